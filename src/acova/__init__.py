@@ -1,0 +1,46 @@
+"""Incomplete multi-view clustering.
+
+``ACOVA(n_clusters=10).fit_predict(views)`` groups samples seen through several views when any
+sample may lack any of its views. Importing this package is cheap: torch is loaded with the first
+estimator.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from acova.base.version import __version__
+
+if TYPE_CHECKING:
+    from acova import base, data, engine, estimators, functional, metrics, networks, plots
+    from acova.data import Views
+    from acova.estimators import ACOVA
+
+__all__ = [
+    "ACOVA",
+    "Views",
+    "__version__",
+    "base",
+    "data",
+    "engine",
+    "estimators",
+    "functional",
+    "metrics",
+    "networks",
+    "plots",
+]
+
+_HOMES = {"ACOVA": "acova.estimators", "Views": "acova.data"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use (PEP 562)."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return import_module(f"acova.{name}")
+    msg = f"module 'acova' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,25 @@
+"""What every layer may use: errors with a way out, and named random streams."""
+
+from acova.base.errors import (
+    AcovaError,
+    DataError,
+    OptionError,
+    RunFolderError,
+    TrainingError,
+    check_choice,
+    check_number,
+    near_miss,
+)
+from acova.base.seeds import Streams
+
+__all__ = [
+    "AcovaError",
+    "DataError",
+    "OptionError",
+    "RunFolderError",
+    "Streams",
+    "TrainingError",
+    "check_choice",
+    "check_number",
+    "near_miss",
+]

@@ -1,0 +1,64 @@
+"""Errors that say who complains, the rule, what was given and the way out."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
+
+
+class AcovaError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class OptionError(AcovaError, ValueError):
+    """A setting has a value it cannot have."""
+
+
+class DataError(AcovaError, ValueError):
+    """The data cannot be used as they are."""
+
+
+class RunFolderError(AcovaError, OSError):
+    """A saved run cannot be read, or must not be overwritten."""
+
+
+class TrainingError(AcovaError, ArithmeticError):
+    """Training left the range of finite numbers."""
+
+
+def near_miss(name: object, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` when `name` resembles a known name, else an empty string."""
+    close = get_close_matches(str(name), list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_choice(who: str, option: str, value: object, known: Iterable[str], also: str = "") -> None:
+    """Raise `OptionError` unless `value` is one of the `known` words.
+
+    `also` names, in words, what else the caller accepts (checked by the caller beforehand).
+    """
+    known = list(known)
+    if isinstance(value, str) and value in known:
+        return
+    words = ", ".join(map(repr, known)) + (f" or {also}" if also else "")
+    msg = f"{who}: {option} must be {words}; got {value!r}.{near_miss(value, known)}"
+    raise OptionError(msg)
+
+
+def check_number(
+    who: str,
+    option: str,
+    value: Any,
+    *,
+    minimum: float,
+    integer: bool = False,
+    strict: bool = False,
+) -> None:
+    """Raise `OptionError` unless `value` is a finite number not below (`strict`: above) `minimum`."""
+    kind: type = Integral if integer else Real
+    right_kind = isinstance(value, kind) and not isinstance(value, bool)
+    if right_kind and (value > minimum or (value == minimum and not strict)) and value < float("inf"):
+        return
+    rule = f"{'above' if strict else 'at least'} {minimum}"
+    msg = f"{who}: {option} must be {'an integer' if integer else 'a number'} {rule}; got {value!r}."
+    raise OptionError(msg)

@@ -1,0 +1,274 @@
+"""The ``acova`` command: it parses, calls the library and exits."""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acova.base import AcovaError, DataError, OptionError, near_miss
+from acova.base.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+    from acova.data import Dataset
+    from acova.estimators import ACOVA
+
+app = typer.Typer(
+    name="acova",
+    help="Incomplete multi-view clustering: group samples that may lack any of their views.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+_OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes")
+"""Estimator keywords that `fit` offers in its own way, or that files settle."""
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line on standard error and exit code 2."""
+    try:
+        app()
+    except AcovaError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+def _estimator_options(arguments: Sequence[str]) -> dict[str, Any]:
+    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of ACOVA."""
+    from acova.estimators import ACOVA
+
+    known = [name for name in inspect.signature(ACOVA).parameters if name not in _OWN_OPTIONS]
+    settings = {}
+    left = list(arguments)
+    while left:
+        flag, given, text = left.pop(0).partition("=")
+        name = _keyword(flag)
+        if not flag.startswith("--") or name not in known:
+            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} 'acova options' lists all of them."
+            raise OptionError(msg)
+        if not given and not left:
+            msg = f"fit: option {flag!r} needs a value."
+            raise OptionError(msg)
+        settings[name] = _value(text if given else left.pop(0))
+    return settings
+
+
+def _flag(name: str) -> str:
+    """Return the option of a keyword: ``missing`` is ``--missing-form``, since ``--missing`` hides views."""
+    return f"--{'missing-form' if name == 'missing' else name.replace('_', '-')}"
+
+
+def _keyword(flag: str) -> str:
+    return "missing" if flag == "--missing-form" else flag.removeprefix("--").replace("-", "_")
+
+
+def _value(text: str) -> Any:
+    """Read ``500,500,2000`` as a tuple, ``0.5`` as a number, ``none``/``true``/``false``, and words as words."""
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return tuple(text.split(",")) if "," in text else text
+
+
+def _parameter_texts(doc: str) -> dict[str, str]:
+    """Return parameter → first sentence from a numpydoc docstring."""
+    section = re.split(r"\n\w[\w ]*\n-{3,}\n", doc.split("Parameters\n----------\n", 1)[-1])[0]
+    texts: dict[str, str] = {}
+    for names, body in re.findall(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?|\n)*)", section, flags=re.MULTILINE):
+        sentence = " ".join(body.split()).replace("``", "").split(". ")[0].rstrip(".")
+        texts |= {name.strip(): sentence for name in names.split(",")}
+    return texts
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"acova {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the run and its figures.")] = Path("acova-demo"),
+    missing: Annotated[float, typer.Option(help="Share of samples that lack views.")] = 0.5,
+    seed: Annotated[int, typer.Option(help="Seed of the mask and of training.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Cluster the embedded digits with views hidden, next to mean-filled k-means."""
+    from acova.demo import run_demo
+    from acova.estimators.storage import check_free
+
+    check_free(out, overwrite=force)
+    result = run_demo(out, missing=missing, seed=seed, verbose=not quiet, overwrite=force)
+    typer.echo(f"{result.views}\n")
+    _show(_score_table(result.scores))
+    _show(_correlation_table(result.model))
+    typer.echo(f"ACOVA trained in {result.seconds:.0f} s. Run: {out}")
+    typer.echo("Figures: " + ", ".join(str(path) for path in result.figures))
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Every keyword of ACOVA is an option too, such as --latent-dim 12 or --hidden 128,128 "
+    "('acova options' lists them).",
+)
+def fit(
+    ctx: typer.Context,
+    data: Annotated[str, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the run to.")],
+    clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
+    missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
+    pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
+    seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Cluster data and write a run folder."""
+    from acova.data import make_observed
+    from acova.estimators import ACOVA
+    from acova.estimators.storage import check_free
+    from acova.metrics import clustering_scores
+
+    check_free(out, overwrite=force)
+    settings = _estimator_options(ctx.args)
+    if clusters is not None:
+        settings["n_clusters"] = clusters
+    elif preset is None:
+        msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
+        raise OptionError(msg)
+    dataset = _load(data)
+    views = dataset.views
+    if missing:
+        views = views.hide(make_observed(views.n_samples, views.n_views, missing, pattern, seed))
+    settings |= {"random_state": seed, "verbose": not quiet}
+    model = ACOVA(**settings) if preset is None else ACOVA.preset(preset, **settings)
+    model.fit(views)
+    model.save(out, overwrite=force)
+    typer.echo(f"{views}\n")
+    _show(_size_table(model.assignments()))
+    _show(_correlation_table(model))
+    if dataset.labels is not None:
+        _show(_score_table({"ACOVA": clustering_scores(dataset.labels, model.labels_)}))
+    typer.echo(f"Run: {out}")
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
+    data: Annotated[str, typer.Argument(help="As for fit; views may be missing altogether.")],
+    out: Annotated[Path, typer.Option(help="Table to write: label, probabilities and view weights per sample.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
+) -> None:
+    """Assign new samples to the clusters of a fitted model."""
+    from acova.estimators import ACOVA
+
+    if out.exists() and not force:
+        msg = f"{out} already exists; choose another file, or replace it with --force."
+        raise DataError(msg)
+    table = ACOVA.load(run, device=device).assignments(_load(data).views)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f".{out.name}.part")
+    table.to_csv(part, index_label="sample")
+    part.replace(out)
+    _show(_size_table(table))
+    typer.echo(f"Labels of {len(table)} samples: {out}")
+
+
+@app.command()
+def options() -> None:
+    """List the options of fit that set ACOVA's keywords, with their defaults."""
+    from rich.table import Table
+
+    from acova.estimators import ACOVA
+
+    texts = _parameter_texts(inspect.getdoc(ACOVA) or "")
+    table = Table("option", "default", "meaning", title="Options of acova fit")
+    for name, parameter in inspect.signature(ACOVA).parameters.items():
+        if name not in _OWN_OPTIONS:
+            default = parameter.default
+            shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+            table.add_row(_flag(name), shown, texts.get(name, ""))
+    _show(table)
+
+
+@app.command()
+def datasets() -> None:
+    """List the data sets: size, licence, and whether they are on this machine."""
+    from rich.table import Table
+
+    from acova.data.catalogue import CATALOGUE, find_file
+
+    table = Table("name", "samples", "views", "classes", "licence", "on disk", "about", title="Data sets")
+    for name, entry in CATALOGUE.items():
+        views = ", ".join(f"{view} {size}" for view, size in entry.view_sizes.items())
+        found = "embedded" if not entry.files else "yes" if find_file(name) else "no"
+        table.add_row(name, str(entry.n_samples), views, str(entry.n_classes), entry.licence, found, entry.about)
+    _show(table)
+
+
+def _load(data: str) -> "Dataset":
+    from acova.data import dataset_names, load_dataset, read_views
+
+    if data in dataset_names():
+        return load_dataset(data)
+    if not Path(data).exists() and not Path(data).suffix:
+        msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
+        raise DataError(msg + near_miss(data, dataset_names()))
+    return read_views(data)
+
+
+def _show(table: "Table") -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)  # a pipe has no width; do not cut columns to fit a guess
+    console.print(table)
+
+
+def _score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":
+    from rich.table import Table
+
+    names = {"acc": "ACC", "nmi": "NMI", "ari": "ARI", "purity": "purity"}
+    table = Table("method", *names.values(), title="Agreement with the known classes")
+    for method, values in scores.items():
+        table.add_row(method, *(f"{values[key]:.3f}" for key in names))
+    return table
+
+
+def _correlation_table(model: "ACOVA") -> "Table":
+    from rich.table import Table
+
+    table = Table("", *model.view_names_, title="Learned correlation of the views' errors")
+    for name, row in zip(model.view_names_, model.correlation_, strict=True):
+        table.add_row(name, *(f"{value:+.2f}" for value in row))
+    return table
+
+
+def _size_table(assignments: "pd.DataFrame") -> "Table":
+    from rich.table import Table
+
+    table = Table("cluster", "samples", "mean confidence", title="Clusters")
+    for cluster, rows in assignments.groupby("label"):
+        table.add_row(str(cluster), str(len(rows)), f"{rows['confidence'].mean():.2f}")
+    return table

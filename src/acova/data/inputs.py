@@ -1,0 +1,150 @@
+"""From what users hold (arrays, dicts, DataFrames) to one float array per view."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from acova.base import DataError
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
+    """Return name → array or frame; a view given as None is left out."""
+    if isinstance(X, Mapping):
+        return {str(name): part for name, part in X.items() if part is not None}
+    if isinstance(X, list | tuple):
+        if X and all(part is not None and np.ndim(part) < 2 for part in X):
+            return _cut(np.asarray(X), view_sizes)
+        return {f"view_{v}": part for v, part in enumerate(X) if part is not None}
+    return _cut(X, view_sizes)
+
+
+def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
+    """Cut the columns of one table into views."""
+    table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    if table.ndim != 2:
+        msg = (
+            f"Views: expected a 2-D array, a list or a dict of 2-D arrays; got {type(X).__name__} "
+            f"of shape {table.shape}. Reshape your data to one row per sample."
+        )
+        raise DataError(msg)
+    sizes = [table.shape[1]] if view_sizes is None else [int(size) for size in view_sizes]
+    if sum(sizes) != table.shape[1] or min(sizes, default=0) < 1:
+        msg = (
+            f"view_sizes {sizes} sums to {sum(sizes)} but the array has {table.shape[1]} columns; "
+            "give the number of columns of each view, in order."
+        )
+        raise DataError(msg)
+    ends = np.cumsum(sizes)
+    columns = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    if isinstance(table, pd.DataFrame):
+        return {f"view_{v}": table.iloc[:, part] for v, part in enumerate(columns)}
+    return {f"view_{v}": table[:, part] for v, part in enumerate(columns)}
+
+
+def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
+    """Return the samples of all frames in order of first appearance; None when there are no frames."""
+    frames = {name: part for name, part in parts.items() if isinstance(part, pd.DataFrame)}
+    if not frames:
+        return None
+    for name in parts:
+        if name not in frames:
+            msg = (
+                f"View {name!r} is a {type(parts[name]).__name__} but view {next(iter(frames))!r} is a "
+                "DataFrame; samples are joined on the index, so make every view a DataFrame or none."
+            )
+            raise DataError(msg)
+    for name, frame in frames.items():
+        if not frame.index.is_unique:
+            label = frame.index[frame.index.duplicated()][0]
+            msg = (
+                f"View {name!r} has the index label {label!r} more than once; each sample may appear once per "
+                "view. Drop or aggregate the duplicates, for example with frame.groupby(level=0).mean()."
+            )
+            raise DataError(msg)
+    indices = [frame.index for frame in frames.values()]
+    joined = indices[0]
+    for other in indices[1:]:
+        joined = joined.append(other[~other.isin(joined)])
+    return joined
+
+
+def as_float_array(name: str, part: Any, index: pd.Index | None) -> FloatArray:
+    """Return a 2-D float array; frames are laid out along the joined index, NaN where absent."""
+    if isinstance(part, pd.DataFrame):
+        array = _frame_values(name, part)
+        assert index is not None
+        if part.index.equals(index):
+            return array
+        out = np.full((len(index), array.shape[1]), np.nan, dtype=array.dtype)
+        out[index.get_indexer(part.index)] = array
+        return out
+    array = np.ma.filled(part.astype(float), np.nan) if isinstance(part, np.ma.MaskedArray) else np.asarray(part)
+    if array.ndim != 2 or array.shape[1] == 0:
+        msg = f"View {name!r} must be a 2-D array with at least one column; got shape {array.shape}."
+        raise DataError(msg)
+    if array.dtype.kind not in "biuf":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            msg = (
+                f"View {name!r} holds values that are not numbers (dtype {array.dtype}); "
+                "encode them as numbers, for example one-hot, before clustering."
+            )
+            raise DataError(msg) from None
+    return array.astype(np.result_type(array.dtype, np.float32), copy=False)
+
+
+def _frame_values(name: str, frame: pd.DataFrame) -> FloatArray:
+    columns = [str(c) for c, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype)]
+    if columns:
+        msg = (
+            f"View {name!r} has columns that are not numeric: {', '.join(map(repr, columns[:5]))}. "
+            "Drop them, make them the index, or encode them (pandas.get_dummies)."
+        )
+        raise DataError(msg)
+    if not frame.shape[1]:
+        msg = f"View {name!r} has no columns; leave the view out or give it features."
+        raise DataError(msg)
+    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def check_lengths(arrays: Mapping[str, FloatArray]) -> None:
+    """Refuse arrays with different numbers of rows."""
+    first = next(iter(arrays))
+    for name, array in arrays.items():
+        if len(array) != len(arrays[first]):
+            msg = (
+                f"View {name!r} has {len(array)} rows but view {first!r} has {len(arrays[first])}; every view "
+                "needs one row per sample. Mark an absent sample with an all-NaN row, or pass DataFrames, "
+                "which are joined on their index."
+            )
+            raise DataError(msg)
+
+
+def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool_]:
+    """Return a bool array (n_samples, n_views) from an array, or from a frame by its labels."""
+    if isinstance(observed, pd.DataFrame):
+        absent = [name for name in names if name not in observed.columns]
+        if absent or not index.isin(observed.index).all() or not observed.index.is_unique:
+            msg = (
+                "observed: a DataFrame needs the views as columns and every sample once in its index; "
+                f"missing columns {absent}, missing samples {list(index[~index.isin(observed.index)][:3])}."
+            )
+            raise DataError(msg)
+        observed = observed.loc[index, names]
+    mask = np.asarray(observed)
+    if mask.shape != (len(index), len(names)):
+        msg = (
+            f"observed must have one row per sample and one column per view, {(len(index), len(names))}; "
+            f"got {mask.shape}."
+        )
+        raise DataError(msg)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        msg = "observed must hold True/False (or 1/0): True where a sample has the view."
+        raise DataError(msg)
+    return mask.astype(bool)

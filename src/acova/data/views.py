@@ -1,0 +1,216 @@
+"""`Views`: several arrays about the same samples, with holes."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from acova.base import DataError, near_miss
+from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, joined_index, split_views
+
+
+class Views:
+    """Samples seen through several views, any of which may be missing for any sample.
+
+    Use `Views.of` to make one from what you have. Arrays are copied where needed and never written to;
+    the rows of a view that is missing hold NaN, so code that reads them by mistake fails loudly.
+
+    Parameters
+    ----------
+    arrays : sequence of V arrays of shape (n_samples, n_features_v)
+    observed : array of bool, shape (n_samples, V)
+        True where a sample has the view.
+    names : sequence of V str
+    index : pandas.Index, optional
+        Names of the samples; positions when left out.
+    columns : sequence of V (tuple of str or None), optional
+        Names of the features.
+
+    Attributes
+    ----------
+    arrays, observed, names, index, columns
+        As given, with NaN in hidden rows.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[FloatArray],
+        observed: NDArray[np.bool_],
+        names: Sequence[str],
+        index: pd.Index | None = None,
+        columns: Sequence[tuple[str, ...] | None] | None = None,
+    ) -> None:
+        self.names = tuple(names)
+        self.index = pd.RangeIndex(len(observed)) if index is None else index
+        self.columns = tuple(columns) if columns is not None else (None,) * len(self.names)
+        self.observed = _checked_rows(arrays, observed, self.names, self.index)
+        self.arrays = tuple(_hidden_as_nan(array, self.observed[:, v]) for v, array in enumerate(arrays))
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        observed: Any = None,
+        *,
+        view_sizes: Sequence[int] | None = None,
+    ) -> "Views":
+        """Make views from any accepted input.
+
+        Parameters
+        ----------
+        X : one of
+            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there;
+            - a dict of name → 2-D array;
+            - a dict (or list) of pandas DataFrames, joined on their index: a sample absent from a frame
+              lacks that view. Samples keep the order in which they first appear;
+            - one 2-D array or DataFrame whose columns are cut into views by `view_sizes`;
+            - a `Views`.
+        observed : array of bool (n_samples, V), or DataFrame with samples as index and views as columns
+            Hides more views: a view counts as present where this is True *and* its row is not all NaN.
+        view_sizes : sequence of int
+            Number of columns of each view, for the one-array form; None means one view.
+        """
+        if isinstance(X, cls):
+            return X if observed is None else X.hide(observed)
+        parts = split_views(X, view_sizes)
+        if not parts:
+            msg = "Views: no view was given; pass a list or dict with at least one 2-D array."
+            raise DataError(msg)
+        index = joined_index(parts)
+        arrays, columns = [], []
+        for name, part in parts.items():
+            arrays.append(as_float_array(name, part, index))
+            columns.append(tuple(map(str, part.columns)) if isinstance(part, pd.DataFrame) else None)
+        check_lengths(dict(zip(parts, arrays, strict=True)))
+        index = pd.RangeIndex(len(arrays[0])) if index is None else index
+        present = np.column_stack([~np.isnan(array).all(axis=1) for array in arrays])
+        if observed is not None:
+            present &= as_mask(observed, index, list(parts))
+        return cls(arrays, present, list(parts), index, columns)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.observed)
+
+    @property
+    def n_views(self) -> int:
+        """Number of views."""
+        return len(self.arrays)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of features of each view."""
+        return tuple(array.shape[1] for array in self.arrays)
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """(n_samples,) True where no view is missing."""
+        return np.asarray(self.observed.all(axis=1))
+
+    def rows(self, view: int) -> FloatArray:
+        """Return the observed rows of one view."""
+        return self.arrays[view][self.observed[:, view]]
+
+    def take(self, rows: ArrayLike) -> Self:
+        """Return the samples at the given positions, in that order."""
+        rows = np.asarray(rows)
+        arrays = [array[rows] for array in self.arrays]
+        return type(self)(arrays, self.observed[rows], self.names, self.index[rows], self.columns)
+
+    def hide(self, observed: Any) -> Self:
+        """Return these views with more of them hidden (`observed` as in `Views.of`)."""
+        mask = self.observed & as_mask(observed, self.index, list(self.names))
+        return type(self)(self.arrays, mask, self.names, self.index, self.columns)
+
+    def matched_to(self, names: Sequence[str], sizes: Sequence[int], columns: Sequence[tuple[str, ...] | None]) -> Self:
+        """Return these views in the order, and with the columns, of views seen before.
+
+        A view that is absent here is missing for every sample; an unknown one is an error.
+        """
+        for name in self.names:
+            if name not in names:
+                msg = (
+                    f"View {name!r} was not there when the model was fitted; it knows "
+                    f"{', '.join(map(repr, names))}.{near_miss(name, names)}"
+                )
+                raise DataError(msg)
+        arrays, mask = [], np.zeros((self.n_samples, len(names)), dtype=bool)
+        for v, (name, size, wanted) in enumerate(zip(names, sizes, columns, strict=True)):
+            if name not in self.names:
+                arrays.append(np.full((self.n_samples, size), np.nan))
+                continue
+            here = self.names.index(name)
+            arrays.append(_matched_columns(name, self.arrays[here], self.columns[here], size, wanted))
+            mask[:, v] = self.observed[:, here]
+        return type(self)(arrays, mask, names, self.index, columns)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        views = ", ".join(
+            f"{name}: {size} ({seen:.0%} observed)"
+            for name, size, seen in zip(self.names, self.sizes, self.observed.mean(axis=0), strict=True)
+        )
+        return f"<Views of {self.n_samples} samples ({self.complete.mean():.0%} complete); {views}>"
+
+
+def stack_views(views: Views) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return one 2-D array with NaN blocks and its `view_sizes`: the form pipelines and searches take."""
+    return np.hstack(views.arrays), views.sizes
+
+
+def _checked_rows(
+    arrays: Sequence[FloatArray], observed: NDArray[np.bool_], names: tuple[str, ...], index: pd.Index
+) -> NDArray[np.bool_]:
+    """Refuse samples without any view and observed rows with holes or infinities."""
+    empty = np.flatnonzero(~observed.any(axis=1))
+    if empty.size:
+        msg = (
+            f"{empty.size} of {len(observed)} samples have no view at all, first: "
+            f"{', '.join(map(str, index[empty[:5]].tolist()))}. Such a sample cannot be placed; drop it."
+        )
+        raise DataError(msg)
+    for v, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        bad = ~np.isfinite(array) & observed[:, v, None]
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            what = "NaN" if np.isnan(array[row, column]) else "infinity"
+            msg = (
+                f"View {name!r} has {what} in sample {index[row]!r}, column {column} ({int(bad.any(axis=1).sum())} "
+                "such samples), though the view is observed there. A view is present as a whole or missing "
+                "as a whole: fill single cells first (sklearn.impute), or set the whole row to NaN."
+            )
+            raise DataError(msg)
+    return observed
+
+
+def _hidden_as_nan(array: FloatArray, seen: NDArray[np.bool_]) -> FloatArray:
+    if seen.all():
+        return array
+    return np.where(seen[:, None], array, array.dtype.type(np.nan))
+
+
+def _matched_columns(
+    name: str,
+    array: FloatArray,
+    columns: tuple[str, ...] | None,
+    size: int,
+    wanted: tuple[str, ...] | None,
+) -> FloatArray:
+    if columns is not None and wanted is not None and columns != wanted:
+        absent = [column for column in wanted if column not in columns]
+        extra = [column for column in columns if column not in wanted]
+        if absent or extra:
+            msg = (
+                f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}."
+            )
+            raise DataError(msg)
+        array = array[:, [columns.index(column) for column in wanted]]
+    if array.shape[1] != size:
+        msg = f"View {name!r} has {array.shape[1]} columns but was fitted with {size}."
+        raise DataError(msg)
+    return array

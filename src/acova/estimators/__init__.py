@@ -1,0 +1,6 @@
+"""scikit-learn estimators for incomplete multi-view clustering."""
+
+from acova.estimators.acova import ACOVA
+from acova.estimators.presets import PRESETS
+
+__all__ = ["ACOVA", "PRESETS"]

@@ -1,0 +1,109 @@
+"""What every multi-view clusterer shares: from user input to checked `Views`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from acova.base import DataError
+from acova.data import Views
+
+
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
+    """Base of estimators that take views in any form `Views.of` knows.
+
+    Attributes
+    ----------
+    view_names_ : list of str
+    view_sizes_ : tuple of int
+        Number of features of each view.
+    n_features_in_ : int
+        Number of features of all views together.
+    index_ : pandas.Index
+        Names of the training samples, in the order of every per-sample attribute: the index of the
+        DataFrames (samples in order of first appearance), or 0 … n-1.
+    """
+
+    n_clusters: int
+    view_sizes: Sequence[int] | None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _views_to_fit(self, X: Any, observed: Any) -> Views:
+        """Check training data, and remember their views and columns."""
+        views = self._views_of(X, observed, reset=True)
+        who = type(self).__name__
+        if views.n_samples < self.n_clusters:
+            msg = (
+                f"{who}: n_samples={views.n_samples} is less than n_clusters={self.n_clusters}; "
+                "lower n_clusters or bring more samples."
+            )
+            raise DataError(msg)
+        unseen = [name for v, name in enumerate(views.names) if not views.observed[:, v].any()]
+        if unseen:
+            msg = f"{who}: view {unseen[0]!r} is observed for no sample, so nothing can be learned of it; leave it out."
+            raise DataError(msg)
+        self.view_names_ = list(views.names)
+        self.view_sizes_ = views.sizes
+        self.n_features_in_ = sum(views.sizes)
+        self.index_ = views.index
+        self._columns = views.columns
+        return views
+
+    def _views_to_predict(self, X: Any, observed: Any) -> Views:
+        """Check new data against the training data; views may be left out of a dict."""
+        check_is_fitted(self)
+        views = self._views_of(X, observed, reset=False)
+        return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
+
+    def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views:
+        if _is_table(X):
+            # A frame keeps its index and gets our messages; scikit-learn checks its column names.
+            checked = validate_data(
+                self,
+                X,
+                reset=reset,
+                skip_check_array=isinstance(X, pd.DataFrame),
+                **({} if isinstance(X, pd.DataFrame) else {"dtype": [np.float64, np.float32]}),
+                **({} if isinstance(X, pd.DataFrame) else {"ensure_all_finite": "allow-nan"}),
+            )
+            sizes = self.view_sizes if reset else self.view_sizes_
+            views = Views.of(X if isinstance(X, pd.DataFrame) else checked, observed, view_sizes=sizes)
+        else:
+            if reset and hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            views = Views.of(X, observed)
+        if not views.n_samples:
+            msg = f"{type(self).__name__}: there are no samples; every view has 0 rows."
+            raise DataError(msg)
+        return views
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is one table (the form scikit-learn checks) and not several views."""
+    if isinstance(X, Views):
+        return False
+    if issparse(X):  # before dict: dok matrices are dicts
+        return True
+    if isinstance(X, dict):
+        return False
+    if isinstance(X, list | tuple):
+        return all(part is not None and np.ndim(part) < 2 for part in X)
+    return True
+
+
+def canonical_order(index: pd.Index) -> NDArray[np.intp]:
+    """Return the positions of the samples in an order that depends on their names alone.
+
+    Training follows it, so frames with shuffled rows give each sample the same label.
+    """
+    names = index.map(repr) if index.dtype == object else index
+    return np.argsort(names.to_numpy(), kind="stable")

@@ -1,0 +1,44 @@
+"""The paper's procedure and settings per data set: its hyper-parameter table, else the published program."""
+
+from typing import Any
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "handwritten": {
+        "n_clusters": 10,
+        "alpha": 15.0,
+        "learning_rate": 3e-4,
+        "prior_learning_rate": 1e-2,
+        "learning_rate_decay": 0.9 ** (1 / 50),
+    },
+    "caltech5v": {
+        "n_clusters": 7,
+        "latent_dim": 15,
+        "alpha": 5.0,
+        "prior_learning_rate": 1e-1,
+        "learning_rate_decay": 0.95 ** (1 / 20),
+        "standardize": "range",
+    },
+    "scene15": {"n_clusters": 15, "alpha": 20.0, "learning_rate_decay": 0.9 ** (1 / 20)},
+    "fashion": {
+        "n_clusters": 10,
+        "alpha": 20.0,
+        "learning_rate_decay": 0.9 ** (1 / 20),
+        "standardize": "range",
+    },
+    "noisymnist": {
+        "n_clusters": 10,
+        "batch_size": 512,
+        "learning_rate_decay": 0.9 ** (1 / 20),
+        "likelihood": "bernoulli",
+        "standardize": False,
+    },
+    "cub": {
+        "n_clusters": 10,
+        "alpha": 60.0,
+        "learning_rate": 5e-4,
+        "learning_rate_decay": 0.9 ** (1 / 10),
+        "standardize": False,
+    },
+}
+
+PRESETS = {dataset: {"warmup_epochs": 0, **settings} for dataset, settings in _SETTINGS.items()}

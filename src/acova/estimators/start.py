@@ -1,0 +1,126 @@
+"""Where training of the mixture prior and of the correlation matrix starts."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from acova.base import OptionError
+from acova.functional import constant_correlation, correlation_matrix
+
+CORRELATION_STARTS = ("random", "identity", "similarity")
+
+
+def averaged_codes(
+    codes: NDArray[np.floating[Any]], observed: NDArray[np.bool_], n_clusters: int
+) -> NDArray[np.float64]:
+    """Return the codes of complete samples, averaged over the views, as published.
+
+    When fewer than ten samples per cluster are complete, all samples are taken, each averaged over the
+    views it has.
+
+    Parameters
+    ----------
+    codes : array of shape (N, V, D)
+    observed : array of bool, shape (N, V)
+    n_clusters : int
+
+    Returns
+    -------
+    array of shape (rows, D)
+    """
+    complete = observed.all(axis=1)
+    rows = complete if complete.sum() >= 10 * n_clusters else np.ones(len(observed), dtype=bool)
+    seen = observed[rows, :, None]
+    total = np.where(seen, codes[rows], 0.0).sum(axis=1, dtype=np.float64)
+    return np.asarray(total / seen.sum(axis=1))
+
+
+def k_means(points: NDArray[np.float64], n_clusters: int, seed: int) -> KMeans:
+    """Return the best of ten k-means fits, the same for the same seed."""
+    with threadpool_limits(1):  # sums over threads come in no fixed order; one thread repeats exactly
+        return KMeans(n_clusters, n_init=10, random_state=seed % 2**32).fit(points)
+
+
+def components_around(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], n_clusters: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Return means and variances (K, D) of the clusters that k-means finds in posterior means.
+
+    A component's variance is that of its samples' means plus their average posterior variance. Weights
+    stay equal: a start from cluster sizes lets a small first cluster die out.
+
+    Parameters
+    ----------
+    mean, variance : arrays of shape (N, D)
+    n_clusters, seed : int
+    """
+    fitted = k_means(mean, n_clusters, seed)
+    member = np.eye(n_clusters)[fitted.labels_]
+    size = member.sum(axis=0)[:, None]
+    centres = member.T @ mean / size
+    spread = member.T @ (np.square(mean - centres[fitted.labels_]) + variance) / size
+    return torch.from_numpy(centres), torch.from_numpy(spread)
+
+
+def code_similarity(codes: NDArray[np.floating[Any]], observed: NDArray[np.bool_]) -> Tensor:
+    """Return the cosine similarity of the views' codes over complete samples, as a correlation matrix.
+
+    It is shrunk slightly toward the identity so that identical views still give a positive definite
+    matrix; without any complete sample it is the identity.
+    """
+    complete = codes[observed.all(axis=1)]
+    n_views = codes.shape[1]
+    if not len(complete):
+        return torch.eye(n_views, dtype=torch.float64)
+    flat = complete.transpose(1, 0, 2).reshape(n_views, -1).astype(np.float64)
+    flat /= np.maximum(np.linalg.norm(flat, axis=1, keepdims=True), 1e-12)
+    similarity = torch.from_numpy(0.99 * flat @ flat.T)
+    return similarity.fill_diagonal_(1.0)
+
+
+def starting_correlation(start: Any, n_views: int, noise: NDArray[np.float64]) -> Tensor:
+    """Return the matrix learning starts from.
+
+    ``"random"`` is the published start: a parameter |N(0, 1)|, from the given noise of V(V+1)/2 numbers.
+    ``"similarity"`` is only known after pretraining; until then the identity stands in.
+    """
+    if isinstance(start, str):
+        if start == "random":
+            return correlation_matrix(torch.from_numpy(np.abs(noise)))
+        return torch.eye(n_views, dtype=torch.float64)
+    return given_correlation("correlation_start", start, n_views)
+
+
+def given_correlation(option: str, value: Any, n_views: int) -> Tensor:
+    """Return the correlation matrix a user gave as a number or a matrix, or say what is wrong with it."""
+    if np.ndim(value) == 0:
+        try:
+            matrix = constant_correlation(n_views, float(value))
+        except (TypeError, ValueError):
+            msg = f"ACOVA: {option} must be a word, a number or a {(n_views, n_views)} matrix; got {value!r}."
+            raise OptionError(msg) from None
+        rule = f"a constant correlation of {n_views} views lies between {_lowest(n_views)} and 1 (both excluded)"
+    else:
+        matrix = torch.as_tensor(np.array(value, dtype=np.float64))
+        rule = f"it must be a symmetric positive definite {(n_views, n_views)} matrix with a unit diagonal"
+    if not _is_correlation(matrix, n_views):
+        msg = f"ACOVA: {option}={value!r} is no correlation matrix; {rule}."
+        raise OptionError(msg)
+    return matrix
+
+
+def _lowest(n_views: int) -> str:
+    return f"-1/{n_views - 1}" if n_views > 1 else "-1"
+
+
+def _is_correlation(matrix: Tensor, n_views: int) -> bool:
+    if matrix.shape != (n_views, n_views) or not torch.isfinite(matrix).all():
+        return False
+    ones = torch.ones(n_views, dtype=matrix.dtype)
+    regular = torch.allclose(matrix, matrix.mT) and torch.allclose(matrix.diagonal(), ones)
+    return regular and int(torch.linalg.cholesky_ex(matrix).info) == 0

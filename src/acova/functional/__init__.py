@@ -1,0 +1,63 @@
+"""The mathematics of the paper as pure tensor functions.
+
+No state, no random numbers, no files. Letters in the shapes: N samples, V views, D latent dimensions,
+K clusters, P features of a view; ``...`` stands for any leading axes.
+"""
+
+from acova.functional.aggregation import (
+    Fused,
+    fuse,
+    mixture_of_experts,
+    product_of_experts,
+    weighted_average,
+)
+from acova.functional.correlation import (
+    constant_correlation,
+    correlation_matrix,
+    correlation_parameter,
+    distance_to_identity,
+)
+from acova.functional.gaussian import kl_diagonal, log_density, reparameterise
+from acova.functional.mixture import (
+    expected_kl_to_components,
+    kl_assignment,
+    log_joint,
+    log_responsibilities,
+    mixture_scale,
+    mixture_scale_parameter,
+)
+from acova.functional.objectives import (
+    LIKELIHOODS,
+    ObjectiveParts,
+    alignment,
+    objective_parts,
+    reconstruction,
+    total_reconstruction,
+)
+
+__all__ = [
+    "LIKELIHOODS",
+    "Fused",
+    "ObjectiveParts",
+    "alignment",
+    "constant_correlation",
+    "correlation_matrix",
+    "correlation_parameter",
+    "distance_to_identity",
+    "expected_kl_to_components",
+    "fuse",
+    "kl_assignment",
+    "kl_diagonal",
+    "log_density",
+    "log_joint",
+    "log_responsibilities",
+    "mixture_of_experts",
+    "mixture_scale",
+    "mixture_scale_parameter",
+    "objective_parts",
+    "product_of_experts",
+    "reconstruction",
+    "reparameterise",
+    "total_reconstruction",
+    "weighted_average",
+]

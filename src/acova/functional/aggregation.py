@@ -1,0 +1,188 @@
+"""Rules that fuse the views' Gaussian estimates of one latent vector.
+
+Every rule takes ``(mean, std, observed, …)`` and returns a `Fused`. With w = observed / std the fused
+precision is wᵀ R⁻¹ w, so a V×V factor is all that is ever inverted. Sums over views run in float64 where
+the device has it: reduced-precision matrix products (TF32, autocast) never touch them, forward or backward.
+
+Whatever stands in the entries of a view that is not observed, NaN included, touches neither a value
+nor a gradient. A row without any observed view comes back with mean 0, infinite variance and zero weights.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Missing = Literal["precision", "marginal"]
+
+
+class Fused(NamedTuple):
+    """One Gaussian per row, and how much each view counted in its mean."""
+
+    mean: Tensor
+    """(..., D) fused means."""
+    variance: Tensor
+    """(..., D) fused variances."""
+    weights: Tensor
+    """(..., V, D) with ``mean = (weights * view_means).sum(-2)``; they sum to 1 over the views, are 0
+    for hidden views, and can be negative under correlation."""
+
+
+def fuse(
+    mean: Tensor,
+    std: Tensor,
+    observed: Tensor,
+    correlation: Tensor | None = None,
+    missing: Missing = "precision",
+) -> Fused:
+    """Fuse estimates whose errors are correlated across views.
+
+    The errors of the V estimates of one latent coordinate have covariance ``diag(std) R diag(std)``.
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+        Each view's estimate and its standard deviation.
+    observed : Tensor of bool, shape (..., V)
+        True where the view is present.
+    correlation : Tensor of shape (V, V), optional
+        R; None means the identity, which is the product of experts.
+    missing : {"precision", "marginal"}
+        What an absent view does. ``"precision"`` (the paper) inverts the full R and keeps the observed
+        block of the inverse. ``"marginal"`` (exact) inverts the observed block of R. They agree on
+        complete rows; on others ``"precision"`` claims at least as much certainty, and can claim more
+        with a view removed than with it present (equal variances and constant ρ: once ρ > 1/V).
+
+    Returns
+    -------
+    Fused
+    """
+    if missing not in ("precision", "marginal"):
+        msg = f"fuse: missing must be 'precision' or 'marginal'; got {missing!r}."
+        raise ValueError(msg)
+    if correlation is None:
+        return product_of_experts(mean, std, observed)
+    centre, root_precision = _standardised(mean, std, observed)
+    whitener = _whitener(correlation.to(root_precision.dtype), observed, missing)
+    whitened = whitener @ root_precision
+    # A sum of squares: the fused precision cannot turn negative however R is conditioned.
+    precision = whitened.square().sum(-2)
+    return _fused(centre, root_precision * (whitener.mT @ whitened), precision, mean)
+
+
+def product_of_experts(mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
+    """Fuse estimates with independent errors: precisions add up (DVIMC).
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+
+    Returns
+    -------
+    Fused
+    """
+    centre, root_precision = _standardised(mean, std, observed)
+    precisions = root_precision.square()
+    return _fused(centre, precisions, precisions.sum(-2), mean)
+
+
+def mixture_of_experts(mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
+    """Fuse by the mean and variance of an equal mixture of the observed estimates (moment matched).
+
+    Disagreement between the views counts as variance.
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+
+    Returns
+    -------
+    Fused
+    """
+    return _average(mean, std, observed, observed.to(mean.dtype), between=True)
+
+
+def weighted_average(mean: Tensor, std: Tensor, observed: Tensor, logits: Tensor | None = None) -> Fused:
+    """Fuse by one learned weight per view, renormalised over the observed views (DMVCVAE).
+
+    The fused variance is the weighted average of the variances; disagreement between views is ignored.
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+    logits : Tensor of shape (V,), optional
+        The weights are their softmax; None means equal weights.
+
+    Returns
+    -------
+    Fused
+    """
+    if logits is None:
+        logits = mean.new_zeros(observed.shape[-1])
+    # Softmax over the observed views alone: the largest observed logit is subtracted first.
+    visible = logits.expand(observed.shape).masked_fill(~observed, -torch.inf)
+    largest = visible.amax(-1, keepdim=True).detach().clamp(min=torch.finfo(logits.dtype).min)
+    return _average(mean, std, observed, torch.exp(visible - largest), between=False)
+
+
+def _average(mean: Tensor, std: Tensor, observed: Tensor, shares: Tensor, *, between: bool) -> Fused:
+    """Average means and variances with non-negative shares of shape (..., V), zero where hidden."""
+    seen = observed.unsqueeze(-1)
+    centre = torch.where(seen, mean, 0.0).to(_wide(mean))
+    variance = torch.where(seen, std, 0.0).to(centre.dtype).square()
+    shares = shares.unsqueeze(-1).to(centre.dtype)
+    total = shares.sum(-2, keepdim=True)
+    weights = (shares / torch.where(total > 0, total, 1.0)).expand_as(centre)
+    fused_mean = (weights * centre).sum(-2)
+    spread = variance + (centre - fused_mean.unsqueeze(-2)).square() if between else variance
+    fused_variance = torch.where(total.squeeze(-2) > 0, (weights * spread).sum(-2), torch.inf)
+    return _narrow(Fused(fused_mean, fused_variance, weights), mean)
+
+
+def _standardised(mean: Tensor, std: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (..., V, D) means and 1/std, both exactly 0 where hidden."""
+    seen = observed.unsqueeze(-1)
+    wide = _wide(mean)
+    centre = torch.where(seen, mean, 0.0).to(wide)
+    return centre, torch.where(seen, 1.0 / torch.where(seen, std, 1.0).to(wide), 0.0)
+
+
+def _whitener(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor:
+    """Return K with KᵀK = R⁻¹: (V, V), or (..., V, V) when each row keeps its own block of R."""
+    if missing == "precision":
+        return _inverse_factor(correlation)
+    n_views = observed.shape[-1]
+    patterns, pattern_of_row = torch.unique(observed.reshape(-1, n_views), dim=0, return_inverse=True)
+    both = patterns.unsqueeze(-1) & patterns.unsqueeze(-2)
+    hidden = torch.diag_embed((~patterns).to(correlation.dtype))
+    blocks = torch.where(both, correlation, 0.0) + hidden
+    return _inverse_factor(blocks)[pattern_of_row].reshape(*observed.shape, n_views)
+
+
+def _inverse_factor(correlation: Tensor) -> Tensor:
+    factor = torch.linalg.cholesky(correlation)
+    identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+    return inverse
+
+
+def _fused(centre: Tensor, shares: Tensor, precision: Tensor, like: Tensor) -> Fused:
+    """Divide shares (..., V, D) by their sum, the fused precision (..., D)."""
+    some = precision > 0
+    safe = torch.where(some, precision, 1.0)
+    weights = shares / safe.unsqueeze(-2)
+    variance = torch.where(some, 1.0 / safe, torch.inf)
+    return _narrow(Fused((weights * centre).sum(-2), variance, weights), like)
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
+def _narrow(fused: Fused, like: Tensor) -> Fused:
+    """Return the result in the caller's precision, but never below float32."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return Fused(*(part.to(dtype) for part in fused))

@@ -1,0 +1,94 @@
+"""A free parameter for a correlation matrix, and back.
+
+The parameter packs a lower triangle row by row: V(V+1)/2 numbers. Its diagonal is exponentiated and the
+rows of the resulting factor L are normalised, so that R = LLᵀ has a unit diagonal and is positive
+definite for every value of the parameter: there is nothing to repair after an optimiser step.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def correlation_matrix(parameter: Tensor) -> Tensor:
+    """Map a free parameter to a correlation matrix by a normalised Cholesky factor.
+
+    Parameters
+    ----------
+    parameter : Tensor of shape (..., V(V+1)/2)
+        The lower triangle of L row by row (as `torch.tril_indices` orders it), the logarithm of the
+        diagonal in the diagonal's places.
+
+    Returns
+    -------
+    Tensor of shape (..., V, V)
+        R with R_ij = (LLᵀ)_ij / sqrt((LLᵀ)_ii (LLᵀ)_jj).
+    """
+    n_views = _n_views(parameter.shape[-1])
+    rows, columns = torch.tril_indices(n_views, n_views, device=parameter.device)
+    triangle = parameter.new_zeros(*parameter.shape[:-1], n_views, n_views)
+    triangle[..., rows, columns] = parameter
+    log_diagonal = triangle.diagonal(dim1=-2, dim2=-1)
+    # R does not change when a row of L is scaled; dividing by a large diagonal keeps exp() finite.
+    below = triangle.tril(-1) * torch.exp(-log_diagonal.clamp(min=0.0)).unsqueeze(-1)
+    factor = below + torch.diag_embed(torch.exp(log_diagonal.clamp(max=0.0)))
+    factor = factor / factor.norm(dim=-1, keepdim=True)
+    matrix: Tensor = factor @ factor.mT
+    return matrix
+
+
+def correlation_parameter(correlation: Tensor) -> Tensor:
+    """Return a parameter that `correlation_matrix` maps to the given matrix: its inverse.
+
+    Many parameters give the same matrix (a row of L may be scaled); this one has unit rows.
+
+    Parameters
+    ----------
+    correlation : Tensor of shape (..., V, V)
+        Symmetric positive definite with a unit diagonal.
+
+    Returns
+    -------
+    Tensor of shape (..., V(V+1)/2)
+    """
+    n_views = correlation.shape[-1]
+    factor: Tensor = torch.linalg.cholesky(correlation)
+    packed = factor.tril(-1) + torch.diag_embed(factor.diagonal(dim1=-2, dim2=-1).log())
+    rows, columns = torch.tril_indices(n_views, n_views, device=correlation.device)
+    return packed[..., rows, columns]
+
+
+def constant_correlation(n_views: int, rho: float) -> Tensor:
+    """Return the matrix with ones on the diagonal and `rho` elsewhere (CoDE's choice), in float64.
+
+    It is positive definite for -1/(V-1) < rho < 1.
+
+    Returns
+    -------
+    Tensor of shape (V, V)
+    """
+    matrix = torch.full((n_views, n_views), float(rho), dtype=torch.float64)
+    return matrix.fill_diagonal_(1.0)
+
+
+def distance_to_identity(correlation: Tensor) -> Tensor:
+    """Return the Frobenius norm of R - I: 0 for independent views, at most sqrt(V(V-1)).
+
+    Parameters
+    ----------
+    correlation : Tensor of shape (..., V, V)
+
+    Returns
+    -------
+    Tensor of shape (...)
+    """
+    return correlation.tril(-1).square().sum((-2, -1)).mul(2.0).sqrt()
+
+
+def _n_views(entries: int) -> int:
+    n_views = (math.isqrt(8 * entries + 1) - 1) // 2
+    if n_views * (n_views + 1) // 2 != entries or not entries:
+        msg = f"A correlation parameter has V(V+1)/2 entries (1, 3, 6, 10, …); got {entries}."
+        raise ValueError(msg)
+    return n_views

@@ -1,0 +1,79 @@
+"""A Gaussian mixture as prior of the latent vector: its components are the clusters.
+
+Weights enter as logarithms that already sum to one (`torch.log_softmax` of free logits), scales through
+`mixture_scale`, so both constraints hold by construction.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from acova.functional.gaussian import kl_diagonal, log_density
+
+
+def mixture_scale(parameter: Tensor, floor: float = 1e-3) -> Tensor:
+    """Map a free parameter to standard deviations above `floor`: ``floor + softplus(parameter)``."""
+    return floor + softplus(parameter)
+
+
+def mixture_scale_parameter(scale: Tensor, floor: float = 1e-3) -> Tensor:
+    """Return the parameter that `mixture_scale` maps to `scale` (or, at or below the floor, just above it)."""
+    above = (scale - floor).clamp(min=floor * 1e-3)
+    return above + torch.log(-torch.expm1(-above))
+
+
+def log_joint(latent: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    """Return log π_k + log N(z; μ_k, σ_k²) for every component.
+
+    Parameters
+    ----------
+    latent : Tensor of shape (..., D)
+    log_weights : Tensor of shape (K,)
+    means, variances : Tensor of shape (K, D)
+
+    Returns
+    -------
+    Tensor of shape (..., K)
+    """
+    return log_weights + log_density(latent.unsqueeze(-2), means, variances)
+
+
+def log_responsibilities(latent: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    """Return the exact log q(c = k | z), by Bayes' rule, for every component.
+
+    Parameters
+    ----------
+    latent : Tensor of shape (..., D)
+    log_weights : Tensor of shape (K,)
+    means, variances : Tensor of shape (K, D)
+
+    Returns
+    -------
+    Tensor of shape (..., K)
+    """
+    return torch.log_softmax(log_joint(latent, log_weights, means, variances), dim=-1)
+
+
+def expected_kl_to_components(
+    mean: Tensor, variance: Tensor, log_resp: Tensor, means: Tensor, variances: Tensor
+) -> Tensor:
+    """Return Σ_k q(c = k) KL(N(mean, variance) ‖ N(μ_k, σ_k²)).
+
+    Parameters
+    ----------
+    mean, variance : Tensor of shape (..., D)
+    log_resp : Tensor of shape (..., K)
+        Logarithm of q(c = k).
+    means, variances : Tensor of shape (K, D)
+
+    Returns
+    -------
+    Tensor of shape (...)
+    """
+    divergences = kl_diagonal(mean.unsqueeze(-2), variance.unsqueeze(-2), means, variances)
+    return (log_resp.exp() * divergences).sum(-1)
+
+
+def kl_assignment(log_resp: Tensor, log_weights: Tensor) -> Tensor:
+    """Return KL(q(c) ‖ π) for log responsibilities (..., K) and log weights (K,); shape (...)."""
+    return (log_resp.exp() * (log_resp - log_weights)).sum(-1)

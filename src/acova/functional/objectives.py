@@ -1,0 +1,137 @@
+"""The named parts of the training objective, one value per sample."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from acova.functional.aggregation import Fused
+from acova.functional.gaussian import kl_diagonal
+from acova.functional.mixture import expected_kl_to_components, kl_assignment
+
+LIKELIHOODS = ("gaussian", "bernoulli")
+
+
+class ObjectiveParts(NamedTuple):
+    """What the objective is made of; every field has one value per sample, or their mean."""
+
+    reconstruction: Tensor
+    kl_z: Tensor
+    kl_c: Tensor
+    alignment: Tensor
+
+    def negative_elbo(self) -> Tensor:
+        """Return minus the evidence lower bound (up to the likelihood's constant)."""
+        return self.reconstruction + self.kl_z + self.kl_c
+
+    def total(self, alpha: float | Tensor) -> Tensor:
+        """Return the paper's objective: -ELBO + α·alignment."""
+        return self.negative_elbo() + alpha * self.alignment
+
+    def mean(self) -> "ObjectiveParts":
+        """Average every part over the samples."""
+        return ObjectiveParts(*(part.mean() for part in self))
+
+
+def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: str) -> Tensor:
+    """Return -log p(x_v | z) of one view, summed over features; 0 where the view is hidden.
+
+    Parameters
+    ----------
+    view : Tensor of shape (..., P)
+        The data; in [0, 1] for ``"bernoulli"``.
+    output : Tensor of shape (..., P)
+        What the decoder gives: means for ``"gaussian"``, logits for ``"bernoulli"``.
+    observed : Tensor of bool, shape (...)
+    likelihood : {"gaussian", "bernoulli"}
+        ``"gaussian"`` has variance 1/2, as in the published program, and drops its constant: the summed
+        squared error.
+
+    Returns
+    -------
+    Tensor of shape (...)
+    """
+    if likelihood not in LIKELIHOODS:
+        msg = f"reconstruction: likelihood must be one of {LIKELIHOODS}; got {likelihood!r}."
+        raise ValueError(msg)
+    seen = observed.unsqueeze(-1)
+    target, guess = torch.where(seen, view, 0.0), torch.where(seen, output, 0.0)
+    if likelihood == "gaussian":
+        loss = (target - guess).square()
+    else:
+        loss = binary_cross_entropy_with_logits(guess, target, reduction="none")
+    return torch.where(observed, loss.sum(-1), 0.0)
+
+
+def total_reconstruction(
+    views: Sequence[Tensor], outputs: Sequence[Tensor], observed: Tensor, likelihoods: Sequence[str]
+) -> Tensor:
+    """Return the `reconstruction` of V views (..., P_v), summed over the observed ones; shape (...)."""
+    losses = [
+        reconstruction(view, output, observed[..., v], likelihood)
+        for v, (view, output, likelihood) in enumerate(zip(views, outputs, likelihoods, strict=True))
+    ]
+    return torch.stack(losses).sum(0)
+
+
+def alignment(fused: Fused, mean: Tensor, std: Tensor, observed: Tensor) -> Tensor:
+    """Return the mean over observed views of KL(fused ‖ view).
+
+    Parameters
+    ----------
+    fused : Fused
+        With mean and variance of shape (..., D).
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+
+    Returns
+    -------
+    Tensor of shape (...)
+    """
+    seen = observed.unsqueeze(-1)
+    fused_mean, fused_variance = fused.mean.unsqueeze(-2), fused.variance.unsqueeze(-2)
+    view_mean = torch.where(seen, mean, fused_mean)
+    # NaN is replaced before it is squared: a gradient of 0 times NaN would still be NaN.
+    view_variance = torch.where(seen, torch.where(seen, std, 1.0).square(), fused_variance)
+    divergences = kl_diagonal(fused_mean, fused_variance, view_mean, view_variance)
+    return torch.where(observed, divergences, 0.0).sum(-1) / observed.sum(-1).clamp(min=1)
+
+
+def objective_parts(
+    views: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    observed: Tensor,
+    likelihoods: Sequence[str],
+    estimates: tuple[Tensor, Tensor],
+    fused: Fused,
+    log_resp: Tensor,
+    prior: tuple[Tensor, Tensor, Tensor],
+) -> ObjectiveParts:
+    """Return every part of the objective, per sample.
+
+    Parameters
+    ----------
+    views, outputs : sequence of V tensors of shape (..., P_v)
+        The data and what the decoders make of a draw from the fused posterior.
+    observed : Tensor of bool, shape (..., V)
+    likelihoods : sequence of V names
+    estimates : pair of tensors of shape (..., V, D)
+        The views' means and standard deviations.
+    fused : Fused
+    log_resp : Tensor of shape (..., K)
+        Log responsibilities at a second draw.
+    prior : log weights (K,), means (K, D), variances (K, D)
+
+    Returns
+    -------
+    ObjectiveParts
+    """
+    log_weights, means, variances = prior
+    return ObjectiveParts(
+        reconstruction=total_reconstruction(views, outputs, observed, likelihoods),
+        kl_z=expected_kl_to_components(fused.mean, fused.variance, log_resp, means, variances),
+        kl_c=kl_assignment(log_resp, log_weights),
+        alignment=alignment(fused, *estimates, observed),
+    )

@@ -1,0 +1,7 @@
+"""Modules: parameters and shapes. They draw no random numbers; noise is an argument."""
+
+from acova.networks.mixture_prior import MixturePrior
+from acova.networks.multiview_vae import MultiViewVAE
+from acova.networks.perceptron import Decoder, Encoder, on_rows
+
+__all__ = ["Decoder", "Encoder", "MixturePrior", "MultiViewVAE", "on_rows"]

@@ -1,0 +1,64 @@
+"""One view's encoder and decoder: fully connected layers with ReLU between them."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+
+def _layers(sizes: Sequence[int]) -> list[nn.Module]:
+    return [layer for width, following in pairwise(sizes) for layer in (nn.Linear(width, following), nn.ReLU())]
+
+
+class Encoder(nn.Module):
+    """From a view to a Gaussian estimate of the latent vector.
+
+    Parameters
+    ----------
+    n_features : int
+    hidden : sequence of int
+        Widths of the hidden layers.
+    latent_dim : int
+    min_std : float
+        The standard deviation is this plus a softplus: it cannot collapse to zero.
+    """
+
+    def __init__(self, n_features: int, hidden: Sequence[int], latent_dim: int, min_std: float) -> None:
+        super().__init__()
+        self.min_std = min_std
+        sizes = [n_features, *hidden]
+        self.body = nn.Sequential(*_layers(sizes))
+        self.mean = nn.Linear(sizes[-1], latent_dim)
+        self.scale = nn.Linear(sizes[-1], latent_dim)
+
+    def code(self, view: Tensor) -> Tensor:
+        """Return the means (N, D) alone."""
+        return self.mean(self.body(view))  # type: ignore[no-any-return]
+
+    def forward(self, view: Tensor) -> Tensor:
+        """Return means and standard deviations side by side, (N, 2, D)."""
+        features = self.body(view)
+        return torch.stack([self.mean(features), self.min_std + softplus(self.scale(features))], dim=-2)
+
+
+class Decoder(nn.Sequential):
+    """From a latent vector (N, D) to a view (N, P): means, or logits, without a last non-linearity."""
+
+    def __init__(self, n_features: int, hidden: Sequence[int], latent_dim: int) -> None:
+        sizes = [latent_dim, *reversed(hidden)]
+        super().__init__(*_layers(sizes), nn.Linear(sizes[-1], n_features))
+
+
+def on_rows(function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor) -> Tensor:
+    """Apply a row-wise function where `seen` is True; other rows come back as zeros.
+
+    On a GPU all rows are computed, because selecting rows would make the device wait for the host;
+    callers ignore hidden rows either way.
+    """
+    if rows.device.type != "cpu" or bool(seen.all()):
+        return function(rows)
+    at = seen.nonzero().squeeze(-1)
+    some = function(rows[at])
+    return some.new_zeros(len(rows), *some.shape[1:]).index_copy(0, at, some)

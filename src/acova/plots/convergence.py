@@ -1,0 +1,61 @@
+"""Training, epoch by epoch."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from acova.plots.style import PALETTE, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PARTS = ("total", "reconstruction", "kl_z", "kl_c", "alignment", "correlation_distance")
+_NAMES = {"kl_z": "KL z", "kl_c": "KL c", "correlation_distance": "‖R − I‖"}
+_STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
+
+
+class ConvergenceDisplay:
+    """Every part of the objective over the epochs, on a logarithmic scale, with the phases marked.
+
+    Parameters
+    ----------
+    history : DataFrame
+        As `history_` of a fitted model: ``phase`` and named parts.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where it was drawn last.
+    """
+
+    def __init__(self, history: pd.DataFrame) -> None:
+        self.history = history
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: "Axes | None" = None) -> Self:
+        """Draw the training of a fitted model."""
+        return cls(estimator.history_).plot(ax)
+
+    def plot(self, ax: "Axes | None" = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        self.ax_ = ax = new_axes(ax, (7.2, 4.2))
+        self.figure_ = ax.figure
+        history = self.history
+        epochs = np.arange(1, len(history) + 1)
+        # Pretraining has another loss (a mean, not a sum), so lines are broken between the phases.
+        breaks = history["phase"].ne(history["phase"].shift(fill_value=history["phase"].iloc[0]))
+        for number, part in enumerate(part for part in _PARTS if part in history):
+            values = history[part].where(history[part] > 0).where(~breaks)
+            if part == "reconstruction":
+                values = values.where(history["phase"] != "pretrain")
+            colour, style = PALETTE[number], _STYLES[number]
+            ax.plot(epochs, values, color=colour, linestyle=style, label=_NAMES.get(part, part))
+        for start in np.flatnonzero(breaks.to_numpy() | (epochs == 1)):
+            if start:
+                ax.axvline(epochs[start] - 0.5, color="0.6", linewidth=0.8)
+            where = (epochs[start] - 0.5, 1.01)
+            ax.text(*where, str(history["phase"].iloc[start]), transform=ax.get_xaxis_transform(), color="0.35")
+        ax.set(xlabel="epoch", ylabel="mean per sample", yscale="log", xlim=(0.5, max(len(history), 1) + 0.5))
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return self

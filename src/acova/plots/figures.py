@@ -1,0 +1,34 @@
+"""All figures of a model as files."""
+
+from pathlib import Path
+from typing import Any
+
+from acova.plots.convergence import ConvergenceDisplay
+from acova.plots.correlation import CorrelationDisplay
+from acova.plots.latent import LatentDisplay
+
+
+def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
+    """Write ``correlation.png``, ``latent.png`` and ``convergence.png`` for a fitted model; return their paths.
+
+    Parameters
+    ----------
+    estimator : fitted ACOVA
+    X : views in any accepted form
+        The samples of the latent map.
+    folder : str or Path
+        Made if it is not there.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    displays: dict[str, Any] = {
+        "correlation": CorrelationDisplay.from_estimator(estimator),
+        "latent": LatentDisplay.from_estimator(estimator, X),
+        "convergence": ConvergenceDisplay.from_estimator(estimator),
+    }
+    paths = []
+    for name, display in displays.items():
+        path = folder / f"{name}.png"
+        display.figure_.savefig(path, dpi=150)
+        paths.append(path)
+    return paths

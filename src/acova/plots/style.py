@@ -1,0 +1,18 @@
+"""Colours and markers that colour-blind readers can tell apart (Okabe and Ito's palette)."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000", "#B8A900")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def new_axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
+    """Return the given axes, or new ones of a size in inches."""
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").add_subplot()

@@ -43,7 +43,7 @@ def _estimator_options(arguments: Sequence[str]) -> dict[str, Any]:
     """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of ACOVA."""
     from acova.estimators import ACOVA
 
-    known = [name for name in inspect.signature(ACOVA).parameters if name not in _OWN_OPTIONS]
+    known = {name: p.default for name, p in inspect.signature(ACOVA).parameters.items() if name not in _OWN_OPTIONS}
     settings = {}
     left = list(arguments)
     while left:
@@ -55,7 +55,8 @@ def _estimator_options(arguments: Sequence[str]) -> dict[str, Any]:
         if not given and not left:
             msg = f"fit: option {flag!r} needs a value."
             raise OptionError(msg)
-        settings[name] = _value(text if given else left.pop(0))
+        value = _value(text if given else left.pop(0))
+        settings[name] = (value,) if isinstance(known[name], tuple) and isinstance(value, int) else value
     return settings
 
 

@@ -65,4 +65,4 @@ def _checked(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[Any], NDArra
             f"Metrics compare two label vectors of the same non-zero length; got shapes {true.shape} and {pred.shape}."
         )
         raise DataError(msg)
-    return true, pred
+    return np.unique(true, return_inverse=True)[1], np.unique(pred, return_inverse=True)[1]

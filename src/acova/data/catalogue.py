@@ -100,15 +100,15 @@ def _fetched(name: str) -> Path:
         msg = f"{name!r} cannot be downloaded: {entry.about} To use it, {place}."
         raise DataError(msg)
     target = _cache_folder() / entry.files[0]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=target.parent) as scratch:
-        part = Path(scratch) / target.name
-        try:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=target.parent) as scratch:
+            part = Path(scratch) / target.name
             entry.fetch(part)
-        except (OSError, ValueError) as error:
-            msg = f"{name!r} could not be downloaded ({error}). Check the network, or {place}."
-            raise DataError(msg) from error
-        part.replace(target)
+            part.replace(target)
+    except (OSError, ValueError) as error:
+        msg = f"{name!r} could not be downloaded ({error}). Check the network, or {place}."
+        raise DataError(msg) from error
     return target
 
 
@@ -175,9 +175,11 @@ def _fetch_mnist(target: Path) -> None:
 
 
 def _build_noisymnist(path: Path) -> tuple[dict[str, NDArray[np.float32]], NDArray[Any]]:
-    with np.load(path, allow_pickle=False) as file:
-        images, labels = file["images"], file["labels"]
-    return noisymnist_views(images, labels), labels
+    held = read_views(path)
+    if held.views.sizes != (784,) or held.labels is None:
+        msg = f"{path} does not hold MNIST: expected images (n_samples, 784) and labels; got {held.views!r}."
+        raise DataError(msg)
+    return noisymnist_views(held.views.arrays[0].astype(np.uint8), held.labels), held.labels
 
 
 def _save(target: Path, arrays: dict[str, NDArray[Any]], labels: Any) -> None:

@@ -1,6 +1,5 @@
 """Multi-view data in files: ``.npz``, ``.mat`` and folders of tables."""
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +67,7 @@ def _read_npz(path: Path) -> Dataset:
     try:
         with np.load(path, allow_pickle=False) as file:
             held = {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damaged files raise errors of many kinds
         msg = f"{path}: not a readable .npz file of plain arrays ({error}); write it with numpy.savez(path, view_0=…)."
         raise DataError(msg) from error
     labels = next((held.pop(key) for key in _LABEL_KEYS if key in held), None)
@@ -87,7 +86,7 @@ def _read_mat(path: Path) -> Dataset:
     except NotImplementedError as error:
         msg = f"{path}: MATLAB 7.3 files are not read; save it in MATLAB with '-v7', or convert it to .npz."
         raise DataError(msg) from error
-    except (ValueError, OSError, TypeError) as error:
+    except Exception as error:  # damaged files raise errors of many kinds
         msg = f"{path}: not a readable .mat file ({error})."
         raise DataError(msg) from error
     labels = next((held[key].ravel() for key in _LABEL_KEYS if key in held), None)
@@ -103,9 +102,13 @@ def _read_mat(path: Path) -> Dataset:
 def _mat_views(held: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     cells = held.get("X")
     if cells is not None and cells.dtype == object:
-        return {f"view_{v}": np.asarray(cell) for v, cell in enumerate(cells.ravel())}
+        return {f"view_{v}": _dense(cell) for v, cell in enumerate(cells.ravel())}
     numbered = sorted((key for key in held if key[:1] == "X" and key[1:].isdigit()), key=lambda key: int(key[1:]))
-    return {key: held[key] for key in numbered}
+    return {key: _dense(held[key]) for key in numbered}
+
+
+def _dense(matrix: Any) -> NDArray[Any]:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
 
 
 def _samples_in_rows(array: NDArray[Any], labels: NDArray[Any] | None) -> NDArray[Any]:
@@ -128,9 +131,12 @@ def _read_folder(path: Path) -> Dataset:
     views = Views.of(tables)
     labels = None
     if known is not None:
+        if not known.shape[1] or not known.index.is_unique:
+            msg = f"{path / 'labels'}: needs each sample once in its first column and the class in the second."
+            raise DataError(msg)
         column = known.iloc[:, 0].reindex(views.index)
         if column.isna().any():
-            lacking = views.index[column.isna()]
+            lacking = views.index[column.isna()].tolist()
             msg = f"{path / 'labels'}: no class for {len(lacking)} samples, first {lacking[0]!r}; complete the file."
             raise DataError(msg)
         labels = column.to_numpy()
@@ -147,9 +153,10 @@ def _read_table(file: Path) -> pd.DataFrame:
         msg = f"{file}: reading parquet needs pyarrow; install it with: pip install 'acova[parquet]'."
         raise DataError(msg) from error
     except (ValueError, OSError) as error:
-        msg = f"{file}: not a readable table ({error}); the first column names the samples, the others are features."
+        why = str(error).strip()
+        msg = f"{file}: not a readable table ({why}); the first column names the samples, the others are features."
         raise DataError(msg) from error
-    return frame.set_index(frame.columns[0]) if isinstance(frame.index, pd.RangeIndex) else frame
+    return frame.set_index(frame.columns[0]) if isinstance(frame.index, pd.RangeIndex) and frame.shape[1] else frame
 
 
 def _dataset(path: Path, views: Views, labels: NDArray[Any] | None) -> Dataset:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_complex_dtype, is_numeric_dtype
 
 from acova.base import DataError
 
@@ -17,15 +18,16 @@ def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     if isinstance(X, Mapping):
         return {str(name): part for name, part in X.items() if part is not None}
     if isinstance(X, list | tuple):
+        X = [part if hasattr(part, "ndim") or part is None else _plain(f"view_{v}", part) for v, part in enumerate(X)]
         if X and all(part is not None and np.ndim(part) < 2 for part in X):
-            return _cut(np.asarray(X), view_sizes)
+            return _cut(_plain("view_0", X), view_sizes)
         return {f"view_{v}": part for v, part in enumerate(X) if part is not None}
     return _cut(X, view_sizes)
 
 
 def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Cut the columns of one table into views."""
-    table = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    table = X if isinstance(X, pd.DataFrame | np.ma.MaskedArray) else np.asarray(X)
     if table.ndim != 2:
         msg = (
             f"Views: expected a 2-D array, a list or a dict of 2-D arrays; got {type(X).__name__} "
@@ -46,6 +48,14 @@ def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     return {f"view_{v}": table[:, part] for v, part in enumerate(columns)}
 
 
+def _plain(name: str, part: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(part)
+    except ValueError:
+        msg = f"View {name!r} has rows of different lengths; give a 2-D array, one row per sample."
+        raise DataError(msg) from None
+
+
 def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
     """Return the samples of all frames in order of first appearance; None when there are no frames."""
     frames = {name: part for name, part in parts.items() if isinstance(part, pd.DataFrame)}
@@ -60,7 +70,7 @@ def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
             raise DataError(msg)
     for name, frame in frames.items():
         if not frame.index.is_unique:
-            label = frame.index[frame.index.duplicated()][0]
+            label = frame.index[frame.index.duplicated()].tolist()[0]
             msg = (
                 f"View {name!r} has the index label {label!r} more than once; each sample may appear once per "
                 "view. Drop or aggregate the duplicates, for example with frame.groupby(level=0).mean()."
@@ -83,13 +93,13 @@ def as_float_array(name: str, part: Any, index: pd.Index | None) -> FloatArray:
         out = np.full((len(index), array.shape[1]), np.nan, dtype=array.dtype)
         out[index.get_indexer(part.index)] = array
         return out
-    array = np.ma.filled(part.astype(float), np.nan) if isinstance(part, np.ma.MaskedArray) else np.asarray(part)
+    array = np.ma.filled(part.astype(float), np.nan) if isinstance(part, np.ma.MaskedArray) else _plain(name, part)
     if array.ndim != 2 or array.shape[1] == 0:
         msg = f"View {name!r} must be a 2-D array with at least one column; got shape {array.shape}."
         raise DataError(msg)
     if array.dtype.kind not in "biuf":
         try:
-            array = array.astype(np.float64)
+            array = array.astype(np.float64, casting="same_kind" if array.dtype.kind in "cmM" else "unsafe")
         except (TypeError, ValueError):
             msg = (
                 f"View {name!r} holds values that are not numbers (dtype {array.dtype}); "
@@ -100,7 +110,8 @@ def as_float_array(name: str, part: Any, index: pd.Index | None) -> FloatArray:
 
 
 def _frame_values(name: str, frame: pd.DataFrame) -> FloatArray:
-    columns = [str(c) for c, dtype in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(dtype)]
+    real = [is_numeric_dtype(dtype) and not is_complex_dtype(dtype) for dtype in frame.dtypes]
+    columns = [str(column) for column, fine in zip(frame.columns, real, strict=True) if not fine]
     if columns:
         msg = (
             f"View {name!r} has columns that are not numeric: {', '.join(map(repr, columns[:5]))}. "
@@ -133,7 +144,7 @@ def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool
         if absent or not index.isin(observed.index).all() or not observed.index.is_unique:
             msg = (
                 "observed: a DataFrame needs the views as columns and every sample once in its index; "
-                f"missing columns {absent}, missing samples {list(index[~index.isin(observed.index)][:3])}."
+                f"missing columns {absent}, missing samples {index[~index.isin(observed.index)][:3].tolist()}."
             )
             raise DataError(msg)
         observed = observed.loc[index, names]
@@ -144,7 +155,7 @@ def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool
             f"got {mask.shape}."
         )
         raise DataError(msg)
-    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+    if mask.dtype != bool and (pd.isna(mask).any() or not np.isin(mask, (0, 1)).all()):
         msg = "observed must hold True/False (or 1/0): True where a sample has the view."
         raise DataError(msg)
     return mask.astype(bool)

@@ -132,8 +132,9 @@ def _per_view(
     for view, count in enumerate(hidden):
         observed[rng.permutation(n_samples)[:count], view] = False
     # An empty row takes one view over from a row that has two: the counts per view stay exact.
-    for row in np.flatnonzero(~observed.any(axis=1)):
-        donor = rng.choice(np.flatnonzero(observed.sum(axis=1) > 1))
+    kept = observed.sum(axis=1)
+    donors = rng.permutation(np.repeat(np.arange(n_samples), np.maximum(kept - 1, 0)))
+    for row, donor in zip(np.flatnonzero(kept == 0), donors, strict=False):
         view = rng.choice(np.flatnonzero(observed[donor]))
         observed[[row, donor], view] = [True, False]
     return observed

@@ -180,9 +180,10 @@ def _checked_rows(
             row, column = np.argwhere(bad)[0]
             what = "NaN" if np.isnan(array[row, column]) else "infinity"
             msg = (
-                f"View {name!r} has {what} in sample {index[row]!r}, column {column} ({int(bad.any(axis=1).sum())} "
-                "such samples), though the view is observed there. A view is present as a whole or missing "
-                "as a whole: fill single cells first (sklearn.impute), or set the whole row to NaN."
+                f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {column} "
+                f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
+                "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
+                "or set the whole row to NaN."
             )
             raise DataError(msg)
     return observed

@@ -34,7 +34,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        # In one table NaN can only mean a missing block, so there must be blocks.
+        tags.input_tags.allow_nan = self.view_sizes is not None
         return tags
 
     def _views_to_fit(self, X: Any, observed: Any) -> Views:

@@ -46,6 +46,7 @@ class LatentDisplay:
         estimator : fitted ACOVA
         X : views in any accepted form
         method : {"t-SNE", "PCA"}
+            Fewer than ten samples are always mapped by PCA.
         random_state : int
         ax : matplotlib axes, optional
         """
@@ -82,8 +83,12 @@ def _reduce(latent: Any, method: str, random_state: int) -> Any:
     from acova.base import check_choice
 
     check_choice("LatentDisplay", "method", method, ("t-SNE", "PCA"))
-    few = len(latent) < 10
-    if method == "PCA" or few:
-        return PCA(min(2, *latent.shape), random_state=random_state).fit_transform(latent)
-    perplexity = min(30.0, (len(latent) - 1) / 3)
-    return TSNE(perplexity=perplexity, init="pca", random_state=random_state).fit_transform(latent)
+    count, dim = latent.shape
+    if method == "t-SNE" and count >= 10 and dim > 1:
+        perplexity = min(30.0, (count - 1) / 3)
+        return TSNE(perplexity=perplexity, init="pca", random_state=random_state).fit_transform(latent)
+    points = np.zeros((count, 2))
+    if count > 1:
+        axes = min(2, count, dim)
+        points[:, :axes] = PCA(axes, random_state=random_state).fit_transform(latent)
+    return points

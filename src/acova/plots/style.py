@@ -1,11 +1,14 @@
-"""Colours and markers that colour-blind readers can tell apart (Okabe and Ito's palette)."""
+"""Colours and markers that colour-blind readers can tell apart (Okabe and Ito, then Tol)."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000", "#B8A900")
+PALETTE = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#000000", "#B8A900",
+    "#882255", "#7F7F7F", "#332288", "#AA7744",
+)  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 

@@ -1,0 +1,52 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acova.data import Views
+
+SHARED_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
+SMALL = {
+    "hidden": (32,),
+    "latent_dim": 4,
+    "pretrain_epochs": 5,
+    "warmup_epochs": 10,
+    "epochs": 10,
+    "batch_size": 32,
+    "learning_rate": 3e-3,
+    "random_state": 0,
+}
+"""Settings under which a fit takes a fraction of a second and still finds separated clusters."""
+
+if SHARED_DATASETS.is_dir():
+    os.environ.setdefault("ACOVA_DATA", str(SHARED_DATASETS))
+
+
+def make_toy(n_samples=240, n_clusters=3, sizes=(8, 12, 5), missing=0.5, seed=0) -> tuple[Views, np.ndarray]:
+    """Clusters far apart, seen through noisy linear views, some of them missing."""
+    from acova.data import make_observed
+
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n_samples) % n_clusters
+    centres = 4 * rng.normal(size=(n_clusters, 6))
+    latent = centres[labels] + 0.3 * rng.normal(size=(n_samples, 6))
+    names = ["image", "text", "sound", "depth"][: len(sizes)]
+    arrays = {
+        name: latent @ rng.normal(size=(6, size)) + 0.2 * rng.normal(size=(n_samples, size))
+        for name, size in zip(names, sizes, strict=True)
+    }
+    observed = make_observed(n_samples, len(sizes), missing, random_state=seed)
+    return Views.of(arrays, observed), labels
+
+
+@pytest.fixture(scope="session")
+def toy() -> tuple[Views, np.ndarray]:
+    return make_toy()
+
+
+@pytest.fixture(scope="session")
+def fitted(toy):
+    from acova import ACOVA
+
+    return ACOVA(3, **SMALL).fit(toy[0])

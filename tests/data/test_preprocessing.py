@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+
+from acova.base import OptionError
+from acova.data import SCALINGS, Scaling, Views, make_observed
+
+
+def example(dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    arrays = [rng.normal(3.0, 2.0, size=(50, 4)), rng.gamma(2.0, 5.0, size=(50, 3))]
+    arrays[0][:, 1] = 0.1  # a constant whose mean is not exact in binary
+    return [array.astype(dtype) for array in arrays], make_observed(50, 2, 0.6, random_state=seed)
+
+
+def twin(array, seen, kind):
+    """Centre and spread from the observed rows, feature by feature, in plain numpy."""
+    rows = [row for row, there in zip(array.astype(np.float64), seen, strict=True) if there]
+    columns = list(zip(*rows, strict=True))
+    if kind == "none":
+        return [0.0] * len(columns), [1.0] * len(columns)
+    if kind == "range":
+        cells = [cell for column in columns for cell in column]
+        return [sum(cells) / len(cells)] * len(columns), [max(cells) - min(cells)] * len(columns)
+    centers = [sum(column) / len(column) for column in columns]
+    spreads = [
+        np.sqrt(sum((cell - center) ** 2 for cell in column) / len(column))
+        for column, center in zip(columns, centers, strict=True)
+    ]
+    return centers, [spread if spread > 1e-9 else 1.0 for spread in spreads]
+
+
+@pytest.mark.parametrize("kinds", [("zscore", "zscore"), ("range", "none"), ("none", "range"), ("zscore", "none")])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_scaling_is_learned_from_observed_rows_only(kinds, dtype):
+    arrays, observed = example(dtype)
+    views = Views.of(arrays, observed)
+    scaling = Scaling.fit(views, kinds)
+    scaled = scaling.transform(views)
+    for v, kind in enumerate(kinds):
+        seen = observed[:, v]
+        center, spread = twin(arrays[v], seen, kind)
+        np.testing.assert_allclose(scaling.centers[v], center, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(scaling.scales[v], spread, rtol=1e-6)
+        expected = (arrays[v][seen].astype(np.float64) - center) / spread
+        np.testing.assert_allclose(scaled[v][seen], expected, rtol=1e-5, atol=1e-6)
+        assert scaled[v].dtype == np.float32
+        assert scaled[v].shape == arrays[v].shape
+        assert (scaled[v][~seen] == 0).all()
+
+
+def test_zscore_gives_mean_zero_and_deviation_one_and_constants_zero():
+    arrays, observed = example()
+    views = Views.of(arrays, observed)
+    first = Scaling.fit(views, ("zscore", "zscore")).transform(views)[0][observed[:, 0]]
+    np.testing.assert_allclose(first.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(first.std(axis=0), [1, 0, 1, 1], atol=1e-6)
+
+
+def test_range_maps_a_view_into_an_interval_of_length_one_around_its_mean():
+    arrays, observed = example()
+    views = Views.of(arrays, observed)
+    second = Scaling.fit(views, ("none", "range")).transform(views)[1][observed[:, 1]]
+    assert np.ptp(second) == pytest.approx(1.0, abs=1e-6)
+    assert second.mean() == pytest.approx(0.0, abs=1e-6)
+    # One factor for the whole view: the features keep their proportions.
+    given = arrays[1][observed[:, 1]]
+    np.testing.assert_allclose(second.std(axis=0) / second.std(), given.std(axis=0) / given.std(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_constant_views_stay_finite(kind):
+    views = Views.of([np.full((5, 2), 3.0)])
+    (scaled,) = Scaling.fit(views, (kind,)).transform(views)
+    np.testing.assert_array_equal(scaled, np.full((5, 2), 3.0 if kind == "none" else 0.0))
+
+
+def test_none_leaves_values_as_they_are():
+    arrays, observed = example(np.float32)
+    views = Views.of(arrays, observed)
+    for array, out, seen in zip(arrays, Scaling.fit(views, ("none",) * 2).transform(views), observed.T, strict=True):
+        np.testing.assert_array_equal(out[seen], array[seen])
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+@pytest.mark.parametrize("junk", [1e6, np.inf, np.nan])
+def test_hidden_cells_change_no_bit(kind, junk):
+    arrays, observed = example()
+    dirty = [np.where(seen[:, None], array, junk) for array, seen in zip(arrays, observed.T, strict=True)]
+    outcomes = []
+    for given in (arrays, dirty):
+        views = Views.of(given, observed)
+        scaling = Scaling.fit(views, (kind, kind))
+        outcomes.append([part.tobytes() for part in (*scaling.centers, *scaling.scales, *scaling.transform(views))])
+    assert outcomes[0] == outcomes[1]
+
+
+def test_transform_applies_the_learned_map_to_new_samples():
+    arrays, observed = example()
+    scaling = Scaling.fit(Views.of(arrays, observed), ("zscore", "range"))
+    new = Views.of([array[:3] + 10 for array in arrays], [[1, 1], [1, 0], [0, 1]])
+    first, second = scaling.transform(new)
+    np.testing.assert_allclose(first[:2], (arrays[0][:2] + 10 - scaling.centers[0]) / scaling.scales[0], rtol=1e-6)
+    np.testing.assert_array_equal(first[2], 0)
+    np.testing.assert_allclose(second[2], (arrays[1][2] + 10 - scaling.centers[1]) / scaling.scales[1], rtol=1e-6)
+
+
+def test_an_unknown_scaling_is_refused():
+    with pytest.raises(
+        OptionError, match=r"kind must be 'zscore', 'range', 'none'; got 'zscor'.*Did you mean 'zscore'"
+    ):
+        Scaling.fit(Views.of([np.ones((2, 2))]), ("zscor",))

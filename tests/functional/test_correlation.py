@@ -1,0 +1,102 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acova.functional import constant_correlation, correlation_matrix, correlation_parameter, distance_to_identity
+
+
+def parameters(n_views: int, *, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+    entries = n_views * (n_views + 1) // 2
+    return scale * torch.randn(entries, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def slow_correlation(parameter: torch.Tensor, n_views: int) -> list[list[float]]:
+    """The paper's definition, number by number."""
+    numbers = iter(parameter.tolist())
+    factor = [[0.0] * n_views for _ in range(n_views)]
+    for i in range(n_views):
+        for j in range(i + 1):
+            value = next(numbers)
+            factor[i][j] = math.exp(value) if i == j else value
+    product = [[sum(a * b for a, b in zip(x, y, strict=True)) for y in factor] for x in factor]
+    return [[product[i][j] / math.sqrt(product[i][i] * product[j][j]) for j in range(n_views)] for i in range(n_views)]
+
+
+@pytest.mark.parametrize(("n_views", "entries"), [(1, 1), (2, 3), (3, 6), (6, 21)])
+def test_matches_the_definition_written_out(n_views, entries):
+    parameter = parameters(n_views)
+    assert parameter.numel() == entries
+    expected = torch.tensor(slow_correlation(parameter, n_views), dtype=torch.float64)
+    torch.testing.assert_close(correlation_matrix(parameter), expected, rtol=1e-13, atol=1e-14)
+
+
+@given(st.integers(2, 7), st.integers(0, 10_000), st.floats(0.1, 3.0))
+def test_is_a_correlation_matrix_for_every_parameter(n_views, seed, scale):
+    matrix = correlation_matrix(parameters(n_views, seed=seed, scale=scale))
+    torch.testing.assert_close(matrix.diagonal(), torch.ones(n_views, dtype=torch.float64))
+    torch.testing.assert_close(matrix, matrix.mT, rtol=0, atol=0)
+    assert matrix.abs().max() <= 1 + 1e-12
+    assert torch.linalg.eigvalsh(matrix).min() > -1e-12
+    assert 0 <= distance_to_identity(matrix) <= math.sqrt(n_views * (n_views - 1)) + 1e-9
+
+
+def test_extreme_parameters_stay_finite_with_finite_gradients():
+    parameter = torch.tensor([500.0, 1e6, -800.0, 3.0, -1e4, 900.0], requires_grad=True)
+    matrix = correlation_matrix(parameter)
+    matrix.sum().backward()
+    assert torch.isfinite(matrix).all()
+    assert torch.isfinite(parameter.grad).all()
+
+
+def test_the_stabilised_form_has_the_gradient_of_the_plain_one():
+    assert torch.autograd.gradcheck(correlation_matrix, parameters(4, scale=2.0).requires_grad_())
+
+
+def test_maps_a_batch_of_parameters():
+    batch = torch.stack([parameters(3, seed=s) for s in range(5)])
+    expected = torch.stack([correlation_matrix(row) for row in batch])
+    torch.testing.assert_close(correlation_matrix(batch), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        torch.eye(5, dtype=torch.float64),
+        constant_correlation(5, 0.55),
+        constant_correlation(5, -0.2),
+        correlation_matrix(parameters(5).abs()),
+        torch.corrcoef(torch.randn(5, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))),
+    ],
+    ids=["identity", "constant", "negative constant", "random positive", "similarity"],
+)
+def test_a_start_from_a_given_matrix_is_exact(start):
+    torch.testing.assert_close(correlation_matrix(correlation_parameter(start)), start, rtol=0, atol=1e-14)
+
+
+@given(st.integers(2, 6), st.integers(0, 1000))
+def test_scaling_a_row_of_the_factor_changes_nothing(n_views, seed):
+    parameter = parameters(n_views, seed=seed)
+    rows, columns = torch.tril_indices(n_views, n_views)
+    factor = torch.linspace(0.1, 4.0, n_views, dtype=torch.float64)[rows]
+    scaled = torch.where(rows == columns, parameter + factor.log(), parameter * factor)
+    torch.testing.assert_close(correlation_matrix(scaled), correlation_matrix(parameter), rtol=1e-10, atol=1e-12)
+
+
+def test_constant_correlation_has_the_constant_off_the_diagonal():
+    expected = torch.tensor([[1, 0.3, 0.3], [0.3, 1, 0.3], [0.3, 0.3, 1]], dtype=torch.float64)
+    torch.testing.assert_close(constant_correlation(3, 0.3), expected)
+
+
+def test_distance_to_identity_is_the_frobenius_norm_and_bounded():
+    matrix = correlation_matrix(parameters(5))
+    expected = torch.linalg.matrix_norm(matrix - torch.eye(5, dtype=torch.float64))
+    torch.testing.assert_close(distance_to_identity(matrix), expected)
+    assert distance_to_identity(torch.ones(4, 4)).item() == pytest.approx(math.sqrt(12))
+
+
+def test_a_parameter_of_impossible_length_is_refused():
+    with pytest.raises(ValueError, match=r"V\(V\+1\)/2 entries .* got 4"):
+        correlation_matrix(torch.zeros(4))

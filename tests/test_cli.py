@@ -1,0 +1,206 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from acova import ACOVA
+from acova.cli import main
+from acova.metrics import clustering_accuracy
+from conftest import make_toy
+
+SMALL = [
+    *("--hidden", 32, "--latent-dim", 4, "--pretrain-epochs", 5, "--warmup-epochs", 10, "--epochs", 10),
+    *("--batch-size", 32, "--learning-rate", 3e-3, "--quiet"),
+]
+
+
+@pytest.fixture
+def acova(monkeypatch, capsys):
+    """Run the command in this process; return exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of csv files, one per view, with only the samples that have it, plus known classes."""
+    views, labels = make_toy()
+    path = tmp_path / "data"
+    path.mkdir()
+    names = np.array([f"s{i:03d}" for i in range(len(views))])
+    for v, name in enumerate(views.names):
+        seen = views.observed[:, v]
+        frame = pd.DataFrame(views.arrays[v][seen], index=names[seen]).add_prefix("f").sample(frac=1, random_state=v)
+        frame.to_csv(path / f"{name}.csv", index_label="id")
+    pd.DataFrame({"class": labels}, index=names).to_csv(path / "labels.csv", index_label="id")
+    return path
+
+
+def test_fit_then_predict_on_a_folder_of_tables(acova, folder, tmp_path):
+    code, out, err = acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", *SMALL)
+    assert (code, err) == (0, "")
+    assert "Agreement with the known classes" in out
+    assert "Learned correlation" in out
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")
+    truth = pd.read_csv(folder / "labels.csv", index_col="id")["class"]
+    assert clustering_accuracy(truth.loc[labels.index], labels["label"]) > 0.95
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "config.json",
+        "history.csv",
+        "labels.csv",
+        "model.safetensors",
+    ]
+    (folder / "text.csv").unlink()
+    code, out, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "new.csv")
+    assert (code, err) == (0, "")
+    table = pd.read_csv(tmp_path / "new.csv", index_col="sample")
+    assert clustering_accuracy(truth.loc[table.index], table["label"]) > 0.95
+    np.testing.assert_allclose(table[["p_0", "p_1", "p_2"]].sum(axis=1), 1, atol=1e-4)
+    assert (table["weight_text"] == 0).all()
+
+
+def test_options_reach_the_estimator(acova, tmp_path):
+    views, _ = make_toy(missing=0.0)
+    np.savez(tmp_path / "toy.npz", **dict(zip(views.names, views.arrays, strict=True)))
+    options = [
+        *SMALL,
+        "--correlation",
+        "0.25",
+        "--missing-form=marginal",
+        "--standardize",
+        "false",
+        "--clip-norm",
+        "none",
+    ]
+    code, out, err = acova(
+        "fit", tmp_path / "toy.npz", "--clusters", 3, "--out", tmp_path / "run", "--missing", 0.5, "--seed", 4, *options
+    )
+    assert (code, err) == (0, "")
+    assert "Agreement" not in out
+    model = ACOVA.load(tmp_path / "run")
+    assert (model.correlation, model.missing, model.standardize, model.clip_norm) == (0.25, "marginal", False, None)
+    assert (model.hidden, model.random_state, model.n_clusters) == ((32,), 4, 3)
+    assert ((model.view_weights_ == 0).any(axis=1)).mean() == 0.5
+
+
+def test_the_command_gives_what_the_library_gives(acova, tmp_path):
+    views, _ = make_toy()
+    np.savez(tmp_path / "toy.npz", **dict(zip(views.names, views.arrays, strict=True)))
+    acova("fit", tmp_path / "toy.npz", "--clusters", 3, "--out", tmp_path / "run", "--seed", 1, *SMALL)
+    settings = {"hidden": (32,), "latent_dim": 4, "pretrain_epochs": 5, "warmup_epochs": 10, "epochs": 10}
+    model = ACOVA(3, **settings, batch_size=32, learning_rate=3e-3, random_state=1).fit(views)
+    np.testing.assert_array_equal(ACOVA.load(tmp_path / "run").probabilities_, model.probabilities_)
+
+
+def test_presets_are_overridden_by_options(acova, tmp_path):
+    code, _, err = acova(
+        "fit", "digits", "--preset", "handwritten", "--out", tmp_path / "run", "--hidden", "8",
+        "--pretrain-epochs", 1, "--epochs", 1, "--quiet",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    params = json.loads((tmp_path / "run" / "config.json").read_text())["params"]
+    assert (params["alpha"], params["epochs"], params["warmup_epochs"]) == (15.0, 1, 0)
+
+
+def test_a_run_is_not_replaced_without_force_and_nothing_is_trained(acova, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    monkeypatch.setattr(ACOVA, "fit", lambda *_: pytest.fail("trained before looking"))
+    code, out, err = acova("fit", "digits", "--clusters", 10, "--out", tmp_path / "run")
+    assert code == 2
+    assert err.startswith("error: ")
+    assert "already exists" in err
+    assert "--force" in err
+    assert out == ""
+
+
+BAD_CALLS = {
+    "unknown data": (["fit", "digit", "--clusters", "3", "--out", "r"], "Did you mean 'digits'"),
+    "no such file": (["fit", "a.npz", "--clusters", "3", "--out", "r"], "no such file"),
+    "no clusters": (["fit", "digits", "--out", "r"], "how many clusters"),
+    "unknown option": (
+        ["fit", "digits", "--clusters", "3", "--out", "r", "--latent-dims", "3"],
+        "Did you mean 'latent_dim'",
+    ),
+    "no value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha"], "'--alpha' needs a value"),
+    "bad value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha", "big"], "alpha must be a number"),
+    "bad pattern": (
+        ["fit", "digits", "--clusters", "3", "--out", "r", "--missing", ".5", "--pattern", "blok"],
+        "'block'",
+    ),
+    "bad preset": (["fit", "digits", "--preset", "mnist", "--out", "r"], "dataset must be"),
+    "no run": (["predict", "nothing", "digits", "--out", "l.csv"], "no run folder"),
+}
+
+
+@pytest.mark.parametrize("call", BAD_CALLS)
+def test_a_bad_call_gets_one_clear_line(acova, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, text = BAD_CALLS[call]
+    code, out, err = acova(*arguments)
+    assert code == 2
+    assert text in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_predict_keeps_an_existing_file(acova, fitted, tmp_path):
+    fitted.save(tmp_path / "run")
+    (tmp_path / "labels.csv").write_text("mine")
+    code, _, err = acova("predict", tmp_path / "run", "digits", "--out", tmp_path / "labels.csv")
+    assert code == 2
+    assert "already exists" in err
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+def test_datasets_and_options_are_listed(acova):
+    code, out, _ = acova("datasets")
+    assert code == 0
+    for word in (
+        "digits",
+        "handwritten",
+        "scene15",
+        "cub",
+        "fashion",
+        "noisymnist",
+        "caltech5v",
+        "CC BY 4.0",
+        "embedded",
+    ):
+        assert word in out
+    code, out, _ = acova("options")
+    assert code == 0
+    for word in ("--latent-dim", "--missing-form", "--correlation-start", "500,500,2000"):
+        assert word in out
+
+
+def test_the_demo_beats_the_baseline_and_saves_run_and_figures(acova, tmp_path):
+    code, out, _ = acova("demo", "--out", tmp_path / "demo", "--quiet")
+    assert code == 0
+    scores = {
+        line.split("│")[1].strip(): float(line.split("│")[2])
+        for line in out.splitlines()
+        if line.startswith("│ ACOVA") or line.startswith("│ mean-filled")
+    }
+    assert scores["ACOVA"] >= scores["mean-filled k-means"] + 0.10
+    assert ACOVA.load(tmp_path / "demo").n_clusters == 10
+    figures = sorted(path.name for path in (tmp_path / "demo" / "figures").iterdir())
+    assert figures == ["convergence.png", "correlation.png", "latent.png"]
+
+
+def test_the_module_runs_as_a_command():
+    done = subprocess.run([sys.executable, "-m", "acova", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("acova 0.")

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from acova.data import Views
 
@@ -18,6 +19,9 @@ SMALL = {
     "random_state": 0,
 }
 """Settings under which a fit takes a fraction of a second and still finds separated clusters."""
+
+settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
+settings.load_profile("no deadline")
 
 if SHARED_DATASETS.is_dir():
     os.environ.setdefault("ACOVA_DATA", str(SHARED_DATASETS))

@@ -97,7 +97,6 @@ def damaged(path, how):
     )
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # numpy leaves a broken zip open
 @pytest.mark.parametrize("how", ["truncated", "empty", "text", "overwritten", "plain array"])
 def test_damaged_npz_files_are_refused(tmp_path, how):
     damaged(tmp_path / "a.npz", how)

@@ -4,6 +4,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 from acova.base import DataError
 from acova.data import Views, stack_views
@@ -100,16 +101,16 @@ def test_frames_are_joined_in_order_of_first_appearance():
     np.testing.assert_array_equal(views.arrays[1], [[NAN], [4.0], [3.0], [5.0]])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_shuffled_frames_give_each_label_the_same_rows(seed):
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("absent", [0, 1, 4])
+def test_shuffled_frames_give_each_label_the_same_rows(absent):
+    rng = np.random.default_rng(absent)
     whole = {
         name: pd.DataFrame(rng.normal(size=(20, size)), index=range(100, 120))
         for name, size in [("a", 2), ("b", 3), ("c", 1)]
     }
-    frames = {name: part.drop(index=rng.choice(part.index, 4, replace=False)) for name, part in whole.items()}
+    frames = {name: part.drop(index=rng.choice(part.index, absent, replace=False)) for name, part in whole.items()}
     frames["a"] = whole["a"]
-    shuffled = {name: part.sample(frac=1, random_state=seed) for name, part in frames.items()}
+    shuffled = {name: part.sample(frac=1, random_state=seed) for seed, (name, part) in enumerate(frames.items())}
     views = Views.of(shuffled)
     assert sorted(views.index) == list(range(100, 120))
     for name, array, seen in zip(views.names, views.arrays, views.observed.T, strict=True):
@@ -374,3 +375,20 @@ def test_a_sample_without_any_view_is_refused_when_hiding_and_constructing():
     for make in (lambda: Views.of([ONES[:2]]).hide(none), lambda: Views([ONES[:2]], none, ["a"])):
         with pytest.raises(DataError, match="1 of 2 samples have no view at all, first: 1"):
             make()
+
+
+def test_two_names_that_read_the_same_are_refused():
+    with pytest.raises(DataError, match="two views have the same name as text"):
+        Views.of({1: np.zeros((2, 2)), "1": np.zeros((2, 2))})
+
+
+@pytest.mark.parametrize("wrap", [lambda sparse: sparse, lambda sparse: [sparse], lambda sparse: {"a": sparse}])
+def test_sparse_matrices_are_refused_with_the_way_out(wrap):
+    with pytest.raises(DataError, match=r"is a sparse matrix; make it dense with \.toarray\(\)"):
+        Views.of(wrap(csr_matrix(np.eye(3))))
+
+
+def test_no_samples_can_be_taken_and_shown():
+    empty = Views.of([np.ones((3, 2))]).take([])
+    assert len(empty) == 0
+    assert "0 samples" in repr(empty)

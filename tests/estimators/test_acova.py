@@ -376,3 +376,15 @@ def test_overflow_is_reported_not_returned(toy):
     with pytest.raises(TrainingError, match="standardize=True"):
         ACOVA(3, **SMALL, standardize=False).fit(huge)
     ACOVA(3, **SMALL).fit(huge)
+
+
+def test_view_sizes_must_fit_the_data(toy):
+    views, _ = toy
+    table, sizes = stack_views(views)
+    with pytest.raises(DataError, match=r"view_sizes=\(8, 12\) but the views have widths \(8, 12, 5\)"):
+        ACOVA(3, **SMALL, view_sizes=(8, 12)).fit(views)
+    with pytest.raises(DataError, match=r"sums to 20 but the array has 25 columns"):
+        ACOVA(3, **SMALL, view_sizes=(8, 12)).fit(table)
+    with pytest.raises(DataError, match=r"view_sizes must list the number of columns of each view.* got 25"):
+        ACOVA(3, **SMALL, view_sizes=25).fit(table)
+    ACOVA(3, **SMALL, view_sizes=sizes).fit(views)

@@ -65,7 +65,7 @@ def read_views(path: str | Path) -> Dataset:
 
 def _read_npz(path: Path) -> Dataset:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             held = {key: file[key] for key in file.files}
     except Exception as error:  # damaged files raise errors of many kinds
         msg = f"{path}: not a readable .npz file of plain arrays ({error}); write it with numpy.savez(path, view_0=…)."

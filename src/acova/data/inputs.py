@@ -1,12 +1,14 @@
 """From what users hold (arrays, dicts, DataFrames) to one float array per view."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_complex_dtype, is_numeric_dtype
+from scipy.sparse import issparse
 
 from acova.base import DataError
 
@@ -16,7 +18,11 @@ FloatArray = NDArray[np.floating[Any]]
 def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Return name → array or frame; a view given as None is left out."""
     if isinstance(X, Mapping):
-        return {str(name): part for name, part in X.items() if part is not None}
+        parts = {str(name): part for name, part in X.items() if part is not None}
+        if len(parts) < sum(part is not None for part in X.values()):
+            msg = f"Views: two views have the same name as text; got {list(X)}. Give every view a name of its own."
+            raise DataError(msg)
+        return parts
     if isinstance(X, list | tuple):
         X = [part if hasattr(part, "ndim") or part is None else _plain(f"view_{v}", part) for v, part in enumerate(X)]
         if X and all(part is not None and np.ndim(part) < 2 for part in X):
@@ -27,14 +33,14 @@ def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
 
 def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Cut the columns of one table into views."""
-    table = X if isinstance(X, pd.DataFrame | np.ma.MaskedArray) else np.asarray(X)
+    table = X if isinstance(X, pd.DataFrame | np.ma.MaskedArray) else _plain("view_0", X)
     if table.ndim != 2:
         msg = (
             f"Views: expected a 2-D array, a list or a dict of 2-D arrays; got {type(X).__name__} "
             f"of shape {table.shape}. Reshape your data to one row per sample."
         )
         raise DataError(msg)
-    sizes = [table.shape[1]] if view_sizes is None else [int(size) for size in view_sizes]
+    sizes = [table.shape[1]] if view_sizes is None else _checked_sizes(view_sizes)
     if sum(sizes) != table.shape[1] or min(sizes, default=0) < 1:
         msg = (
             f"view_sizes {sizes} sums to {sum(sizes)} but the array has {table.shape[1]} columns; "
@@ -48,7 +54,18 @@ def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     return {f"view_{v}": table[:, part] for v, part in enumerate(columns)}
 
 
+def _checked_sizes(view_sizes: Any) -> list[int]:
+    sizes = list(view_sizes) if np.iterable(view_sizes) else [view_sizes]
+    if np.iterable(view_sizes) and all(isinstance(size, Integral) for size in sizes):
+        return [int(size) for size in sizes]
+    msg = f"view_sizes must list the number of columns of each view, such as [76, 216]; got {view_sizes!r}."
+    raise DataError(msg)
+
+
 def _plain(name: str, part: Any) -> NDArray[Any]:
+    if issparse(part):
+        msg = f"View {name!r} is a sparse matrix; make it dense with .toarray()."
+        raise DataError(msg)
     try:
         return np.asarray(part)
     except ValueError:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from acova.base import DataError, near_miss
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, joined_index, split_views
@@ -114,9 +114,9 @@ class Views:
         """Return the observed rows of one view."""
         return self.arrays[view][self.observed[:, view]]
 
-    def take(self, rows: ArrayLike) -> Self:
+    def take(self, rows: Any) -> Self:
         """Return the samples at the given positions, in that order."""
-        rows = np.asarray(rows)
+        rows = np.arange(self.n_samples)[rows]
         arrays = [array[rows] for array in self.arrays]
         return type(self)(arrays, self.observed[rows], self.names, self.index[rows], self.columns)
 
@@ -151,11 +151,12 @@ class Views:
         return self.n_samples
 
     def __repr__(self) -> str:
+        count = max(self.n_samples, 1)
         views = ", ".join(
-            f"{name}: {size} ({seen:.0%} observed)"
-            for name, size, seen in zip(self.names, self.sizes, self.observed.mean(axis=0), strict=True)
+            f"{name}: {size} ({seen / count:.0%} observed)"
+            for name, size, seen in zip(self.names, self.sizes, self.observed.sum(axis=0), strict=True)
         )
-        return f"<Views of {self.n_samples} samples ({self.complete.mean():.0%} complete); {views}>"
+        return f"<Views of {self.n_samples} samples ({self.complete.sum() / count:.0%} complete); {views}>"
 
 
 def stack_views(views: Views) -> tuple[FloatArray, tuple[int, ...]]:

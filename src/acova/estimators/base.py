@@ -68,20 +68,22 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views:
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
-            checked = validate_data(
-                self,
-                X,
-                reset=reset,
-                skip_check_array=isinstance(X, pd.DataFrame),
-                **({} if isinstance(X, pd.DataFrame) else {"dtype": [np.float64, np.float32]}),
-                **({} if isinstance(X, pd.DataFrame) else {"ensure_all_finite": "allow-nan"}),
-            )
-            sizes = self.view_sizes if reset else self.view_sizes_
-            views = Views.of(X if isinstance(X, pd.DataFrame) else checked, observed, view_sizes=sizes)
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            else:
+                types = [np.float64, np.float32]
+                X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite="allow-nan")
+            views = Views.of(X, observed, view_sizes=self.view_sizes if reset else self.view_sizes_)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             views = Views.of(X, observed)
+            if reset and self.view_sizes is not None and tuple(self.view_sizes) != views.sizes:
+                msg = (
+                    f"{type(self).__name__}: view_sizes={self.view_sizes!r} but the views have widths {views.sizes}; "
+                    "view_sizes cuts one array into views, so leave it out here."
+                )
+                raise DataError(msg)
         if not views.n_samples:
             msg = f"{type(self).__name__}: there are no samples; every view has 0 rows."
             raise DataError(msg)
@@ -97,8 +99,12 @@ def _is_table(X: Any) -> bool:
     if isinstance(X, dict):
         return False
     if isinstance(X, list | tuple):
-        return all(part is not None and np.ndim(part) < 2 for part in X)
+        return all(np.isscalar(part) or (isinstance(part, list | tuple) and _flat(part)) for part in X)
     return True
+
+
+def _flat(row: Sequence[Any]) -> bool:
+    return all(np.isscalar(cell) or cell is None for cell in row)
 
 
 def canonical_order(index: pd.Index) -> NDArray[np.intp]:

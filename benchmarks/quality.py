@@ -22,27 +22,34 @@ import acova
 from acova import ACOVA
 from acova.data import PATTERNS, load_dataset, make_observed
 from acova.demo import mean_filled_kmeans
-from acova.estimators import PRESETS
+from acova.estimators import PRESETS, fit_many
 from acova.metrics import clustering_scores
 
 
-def one_run(dataset, arguments, settings: dict, run: int) -> dict:
-    """Train and score one run; labels are used for the score alone."""
+def all_runs(dataset, arguments, settings: dict) -> list[dict]:
+    """Train the runs together and score them; labels are used for the scores alone."""
     views = dataset.views
-    observed = make_observed(len(views), views.n_views, arguments.missing, arguments.pattern, run)
-    views = views.hide(observed)
     settings = {"n_clusters": dataset.n_classes, **PRESETS.get(arguments.dataset, {}), **settings}
-    model = ACOVA(random_state=run, device=arguments.device, **settings)
+    masks = [
+        make_observed(len(views), views.n_views, arguments.missing, arguments.pattern, run)
+        for run in range(arguments.runs)
+    ]
+    models = [ACOVA(random_state=run, device=arguments.device, **settings) for run in range(arguments.runs)]
     start = time.perf_counter()
-    model.fit(views)
-    seconds = time.perf_counter() - start
+    fit_many(models, views, masks, verbose=True)
+    seconds = (time.perf_counter() - start) / arguments.runs
+    return [_row(dataset, arguments, run, model, masks[run], seconds) for run, model in enumerate(models)]
+
+
+def _row(dataset, arguments, run: int, model: ACOVA, observed: np.ndarray, seconds: float) -> dict:
+    baseline = mean_filled_kmeans(dataset.views.hide(observed), dataset.n_classes, run)
     return {
         "dataset": arguments.dataset,
         "missing_rate": arguments.missing,
         "pattern": arguments.pattern,
         "run": run,
         **clustering_scores(dataset.labels, model.labels_),
-        "kmeans_acc": clustering_scores(dataset.labels, mean_filled_kmeans(views, dataset.n_classes, run))["acc"],
+        "kmeans_acc": clustering_scores(dataset.labels, baseline)["acc"],
         "objective": model.objective_,
         "correlation_distance": float(model.history_["correlation_distance"].iloc[-1]),
         "seconds": seconds,
@@ -59,7 +66,6 @@ def main() -> None:
     parser.add_argument("--missing", type=float, default=0.3)
     parser.add_argument("--pattern", choices=PATTERNS, default="uniform_size")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--first", type=int, default=0, help="first run index, to share the runs among processes")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", dest="settings")
     parser.add_argument("--out", type=Path)
@@ -67,15 +73,12 @@ def main() -> None:
     settings = dict(item.split("=", 1) for item in arguments.settings)
     settings = {name: _value(text) for name, text in settings.items()}
     dataset = load_dataset(arguments.dataset)
-    rows = []
-    for run in range(arguments.first, arguments.first + arguments.runs):
-        rows.append(one_run(dataset, arguments, settings, run))
-        print(
-            f"run {run}: acc {rows[-1]['acc']:.4f}  nmi {rows[-1]['nmi']:.4f}  {rows[-1]['seconds']:.1f} s", flush=True
-        )
-        if arguments.out:
-            with arguments.out.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+    rows = all_runs(dataset, arguments, settings)
+    for row in rows:
+        print(f"run {row['run']}: acc {row['acc']:.4f}  nmi {row['nmi']:.4f}  {row['seconds']:.1f} s")
+    if arguments.out:
+        with arguments.out.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
     for metric in ("acc", "nmi", "ari", "purity", "kmeans_acc"):
         values = np.array([row[metric] for row in rows])
         print(f"{metric:10s} {values.mean():.4f} ± {values.std(ddof=1) if len(values) > 1 else 0:.4f}")

@@ -3,93 +3,131 @@ import pytest
 import torch
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.engine import ParameterGroup, Phase, draw_noise, resolve_device, seeded, train
+from acova.engine import ParameterGroup, Phase, RunData, Runs, resolve_device, runs_that_fit, seeded, train
 
 
-def quadratic(weight: torch.nn.Parameter):
+class Linear(torch.nn.Module):
     """Mean over the batch of (x·w - noise)²: small enough to follow by hand."""
 
-    def loss(views, observed, noise):
-        errors = (views[0] @ weight - noise[:, 0]).square()
+    mapped = False
+
+    def __init__(self, start=0.0):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3,), float(start), dtype=torch.float64))
+
+    def loss(self, views, observed, noise):
+        errors = (views[0] @ self.weight - noise[:, 0]).square()
         return {"total": errors.mean(), "first": errors.mean() * 2}
 
-    return loss
+
+def phase_of(**settings):
+    groups = [ParameterGroup(["weight"], 0.1)]
+    defaults = {"epochs": 4, "batch_size": 4, "loss": Linear.loss, "groups": groups, "noise_shape": (1,)}
+    return Phase("fit", **{**defaults, **settings})
 
 
-def phase_of(weight, **settings):
-    groups = [ParameterGroup([weight], 0.1)]
-    return Phase("fit", **{"epochs": 4, "batch_size": 4, "loss": quadratic(weight), "groups": groups, **settings})
+def trained(phase, data, seed, report=None, **kind):
+    network = Linear()
+    records = train(phase, Runs([network], **kind), data, [Streams(seed)], report)
+    return network.weight.detach(), records[0]
 
 
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    return [torch.from_numpy(rng.normal(size=(10, 3)))], torch.ones(10, 1, dtype=torch.bool)
+    return RunData([torch.from_numpy(rng.normal(size=(1, 10, 3)))], torch.ones(1, 10, 1, dtype=torch.bool), 1)
 
 
-def new_weight():
-    return torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
+def draws(seed, epoch):
+    """The noise and the order that a run with this seed uses in an epoch."""
+    streams = Streams(seed).child("fit")
+    generator = torch.Generator()
+    noise = torch.empty(10, 1).normal_(generator=generator.manual_seed(streams.integer("noise", epoch)))
+    order = torch.randperm(10, generator=generator.manual_seed(streams.integer("order", epoch)))
+    return noise.numpy()[:, 0], order.numpy()
 
 
-def test_is_adam_on_the_named_order_and_noise(data):
+@pytest.mark.parametrize("stacked", [False, True])
+def test_is_adam_on_the_named_order_and_noise(data, stacked):
     """A second implementation: plain numpy Adam, decay and clipping."""
-    weight = new_weight()
-    train(phase_of(weight, noise_shape=(1,), decay=0.5, clip_norm=0.7), *data, Streams(7))
-    x = data[0][0].numpy()
+    weight, _ = trained(phase_of(decay=0.5, clip_norm=0.7), data, 7, stacked=stacked)
+    x = data.views[0][0].numpy()
     w, m, v, step = np.zeros(3), np.zeros(3), np.zeros(3), 0
-    streams = Streams(7).child("fit")
     for epoch in range(4):
-        order = streams.numpy("order", epoch).permutation(10)
-        noise = draw_noise(streams.integer("noise", epoch), 10, 1).numpy()[:, 0]
+        noise, order = draws(7, epoch)
         for rows in np.split(order, [4, 8]):
             gradient = 2 * x[rows].T @ (x[rows] @ w - noise[rows]) / len(rows)
             gradient *= min(1.0, 0.7 / (np.linalg.norm(gradient) + 1e-6))
             step += 1
             m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
             w = w - 0.1 * 0.5**epoch * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
-    np.testing.assert_allclose(weight.detach().numpy(), w, rtol=1e-6)
+    np.testing.assert_allclose(weight.numpy(), w, rtol=1e-6)
+
+
+def test_runs_beside_it_do_not_change_a_run():
+    rng = np.random.default_rng(0)
+    views, observed = torch.from_numpy(rng.normal(size=(7, 10, 3))), torch.ones(7, 10, 1, dtype=torch.bool)
+    networks = [Linear(run) for run in range(7)]
+    phase = phase_of(clip_norm=0.7)
+    records = train(phase, Runs(networks), RunData([views], observed, 7), [Streams(run) for run in range(7)])
+    for run in range(7):
+        alone = Linear(run)
+        data = RunData([views[run : run + 1]], observed[:1], 1)
+        expected = train(phase, Runs([alone]), data, [Streams(run)])[0]
+        torch.testing.assert_close(networks[run].weight, alone.weight, rtol=1e-12, atol=1e-12)
+        assert [record["total"] for record in records[run]] == pytest.approx([record["total"] for record in expected])
+
+
+def test_stacked_networks_are_windows_on_the_stack():
+    networks = [Linear(1), Linear(2)]
+    runs = Runs(networks)
+    with torch.no_grad():
+        networks[1].weight.fill_(9.0)
+    assert runs.parameters["weight"].tolist() == [[1.0] * 3, [9.0] * 3]
 
 
 def test_records_are_means_over_samples_whatever_the_batches(data):
-    weight = new_weight()
-    phase = phase_of(weight, groups=[ParameterGroup([weight], 0.0)], noise_shape=(1,), measure=lambda: {"extra": 5.0})
-    records = train(phase, *data, Streams(0))
-    noise = draw_noise(Streams(0).child("fit").integer("noise", 0), 10, 1)
-    assert records[0]["total"] == pytest.approx(noise.square().mean().item())
+    phase = phase_of(groups=[ParameterGroup(["weight"], 0.0)], measure=lambda _: {"extra": torch.tensor(5.0)})
+    _, records = trained(phase, data, 0)
+    noise, _ = draws(0, 0)
+    assert records[0]["total"] == pytest.approx(np.square(noise).mean())
     assert records[0]["first"] == pytest.approx(2 * records[0]["total"])
     assert [(r["phase"], r["epoch"], r["extra"]) for r in records] == [("fit", e, 5.0) for e in (1, 2, 3, 4)]
 
 
 def test_reporting_and_other_random_draws_change_nothing(data):
-    weights = [new_weight(), new_weight()]
-    train(phase_of(weights[0], noise_shape=(1,)), *data, Streams(1))
-
     def nosy(*_):
         torch.manual_seed(0)
         torch.randn(100)
         np.random.default_rng().normal(size=3)
 
-    train(phase_of(weights[1], noise_shape=(1,)), *data, Streams(1), nosy)
-    assert torch.equal(*weights)
+    plain, _ = trained(phase_of(), data, 1)
+    watched, _ = trained(phase_of(), data, 1, nosy)
+    assert torch.equal(plain, watched)
 
 
 def test_reports_every_epoch(data):
     seen = []
-    train(phase_of(new_weight(), noise_shape=(1,)), *data, Streams(1), lambda *call: seen.append(call[:3]))
-    assert seen == [("fit", epoch, 4) for epoch in (1, 2, 3, 4)]
+    trained(phase_of(), data, 1, lambda *call: seen.append((*call[:3], len(call[3]))))
+    assert seen == [("fit", epoch, 4, 1) for epoch in (1, 2, 3, 4)]
 
 
 def test_a_phase_of_no_epochs_does_nothing(data):
-    weight = new_weight()
-    assert train(phase_of(weight, epochs=0), *data, Streams(1)) == []
+    weight, records = trained(phase_of(epochs=0), data, 1)
+    assert records == []
     assert (weight == 0).all()
 
 
 def test_training_that_diverges_says_so(data):
-    weight = new_weight()
-    phase = phase_of(weight, loss=lambda *_: {"total": weight.sum() * torch.inf}, noise_shape=(1,))
+    def infinite(network, *_):
+        return {"total": network.weight.sum() * torch.inf}
+
     with pytest.raises(TrainingError, match=r"non-finite in epoch 1 of phase 'fit'.*standardize=True"):
-        train(phase, *data, Streams(1))
+        trained(phase_of(loss=infinite), data, 1)
+
+
+def test_one_run_at_a_time_on_a_cpu():
+    assert runs_that_fit(Linear(), 256, 0, torch.device("cpu")) == 1
 
 
 def test_seeding_leaves_the_global_state_alone():

@@ -1,28 +1,25 @@
 """The training loop."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
-from torch.optim.lr_scheduler import ExponentialLR
+from torch import Tensor
 
 from acova.base import Streams, TrainingError
-from acova.engine.runtime import draw_noise
+from acova.engine.runs import Loss, RunData, Runs
+from acova.engine.step import Step, epoch_batches
 
-Loss = Callable[[Sequence[Tensor], Tensor, Tensor], Mapping[str, Tensor]]
-EpochReport = Callable[[str, int, int, Mapping[str, Any]], None]
-"""Called after each epoch with the phase's name, the epoch, the phase's epochs and the epoch's record."""
+EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
+"""Called after each epoch with the phase's name, the epoch, the phase's epochs and every run's record."""
 
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters that share a learning rate."""
+    """Parameters, by name, that share a learning rate."""
 
-    parameters: Iterable[nn.Parameter]
+    names: Sequence[str]
     learning_rate: float
 
 
@@ -36,7 +33,7 @@ class Phase:
         Also names the phase's random streams.
     epochs, batch_size : int
     loss : callable
-        ``loss(views, observed, noise)`` returns named scalars; ``"total"`` is minimised.
+        ``loss(network, views, observed, noise)`` returns named scalars; ``"total"`` is minimised.
     groups : sequence of ParameterGroup
         Trained by Adam.
     noise_shape : tuple of int
@@ -44,9 +41,11 @@ class Phase:
     decay : float
         All learning rates are multiplied by this after each epoch.
     clip_norm : float or None
-        Gradients longer than this, over all parameters, are shortened to it.
+        Gradients of a run longer than this, over all its parameters, are shortened to it.
     measure : callable or None
-        Gives more named numbers to record after each epoch.
+        ``measure(network)`` gives more named numbers to record after each epoch.
+    capture : bool
+        Whether steps on a GPU are replayed as a captured graph.
     """
 
     name: str
@@ -57,75 +56,82 @@ class Phase:
     noise_shape: tuple[int, ...] = (0,)
     decay: float = 1.0
     clip_norm: float | None = None
-    measure: Callable[[], Mapping[str, float]] | None = None
+    measure: Callable[[Any], Mapping[str, Tensor]] | None = None
+    capture: bool = True
 
 
 def train(
     phase: Phase,
-    views: Sequence[Tensor],
-    observed: Tensor,
-    streams: Streams,
+    runs: Runs,
+    data: RunData,
+    streams: Sequence[Streams],
     report: EpochReport | None = None,
-) -> list[dict[str, Any]]:
-    """Run one phase and return a record per epoch.
+) -> list[list[dict[str, Any]]]:
+    """Run one phase of all runs and return a record per run and epoch.
 
-    The order of the samples and the noise of an epoch come from streams named after the phase and the
-    epoch, and the noise belongs to the sample, so neither reporting nor batching changes what is drawn.
+    A run's order of samples and its noise come from its own streams, named after the phase and the epoch, and the noise
+    belongs to the sample: neither reporting, batching nor the runs beside it change what is drawn.
 
     Parameters
     ----------
     phase : Phase
-    views : sequence of V tensors of shape (N, P_v)
-    observed : Tensor of bool, shape (N, V)
-    streams : Streams
+    runs : Runs
+    data : RunData
+    streams : sequence of R Streams
     report : callable, optional
 
     Returns
     -------
-    list of dict
+    list of R lists of dict
         ``phase``, ``epoch`` and the sample-weighted mean of every named part of the loss.
     """
-    groups = [{"params": list(group.parameters), "lr": group.learning_rate} for group in phase.groups]
-    trained = [parameter for group in groups for parameter in group["params"]]  # type: ignore[attr-defined]
-    optimiser = torch.optim.Adam(groups, fused=True)
-    schedule = ExponentialLR(optimiser, phase.decay)
-    streams = streams.child(phase.name)
-    records = []
+    records: list[list[dict[str, Any]]] = [[] for _ in runs.networks]
+    if not phase.epochs:
+        return records
+    step = Step(phase, runs, data)
+    own = [stream.child(phase.name) for stream in streams]
     for epoch in range(phase.epochs):
-        sums: dict[str, Tensor] = {}
-        for rows, noise in _batches(phase, len(observed), observed.device, streams, epoch):
-            parts = phase.loss([view[rows] for view in views], observed[rows], noise)
-            optimiser.zero_grad(set_to_none=True)
-            parts["total"].backward()  # type: ignore[no-untyped-call]
-            if phase.clip_norm is not None:
-                clip_grad_norm_(trained, phase.clip_norm)
-            optimiser.step()
-            for name, value in parts.items():
-                sums[name] = sums.get(name, 0.0) + value.detach() * len(rows)
-        schedule.step()
-        record = _record(phase, epoch, sums, len(observed))
-        records.append(record)
+        step.start_epoch()
+        order = torch.stack([_fill(step.noise[run], own[run], epoch) for run in range(len(runs))])
+        for rows in epoch_batches(order, phase.batch_size):
+            step(rows)
+        step.end_epoch()
+        latest = _records(phase, epoch, step.sums, runs, data.n_samples)
+        for record, mine in zip(latest, records, strict=True):
+            mine.append(record)
         if report is not None:
-            report(phase.name, epoch + 1, phase.epochs, record)
+            report(phase.name, epoch + 1, phase.epochs, latest)
     return records
 
 
-def _batches(
-    phase: Phase, n_samples: int, device: torch.device, streams: Streams, epoch: int
-) -> Iterable[tuple[Tensor, Tensor]]:
-    """Yield row numbers and their noise, every row once, in the epoch's own order."""
-    order = torch.from_numpy(streams.numpy("order", epoch).permutation(n_samples)).to(device)
-    noise = draw_noise(streams.integer("noise", epoch), n_samples, *phase.noise_shape).to(device)
-    for rows in torch.split(order, phase.batch_size):
-        yield rows, noise[rows]
+def _fill(noise: Tensor, streams: Streams, epoch: int) -> Tensor:
+    """Draw a run's noise of an epoch into its place, and return its order of the samples, (N,)."""
+    generator = torch.Generator(noise.device)
+    noise.normal_(generator=generator.manual_seed(streams.integer("noise", epoch)))
+    generator.manual_seed(streams.integer("order", epoch))
+    return torch.randperm(len(noise), generator=generator, device=noise.device)
 
 
-def _record(phase: Phase, epoch: int, sums: Mapping[str, Tensor], n_samples: int) -> dict[str, Any]:
-    means = {name: float(value) / n_samples for name, value in sums.items()}
-    if not math.isfinite(means["total"]):
+def _records(phase: Phase, epoch: int, sums: Mapping[str, Tensor], runs: Runs, n_samples: int) -> list[dict[str, Any]]:
+    means = torch.stack(list(sums.values())).double() / n_samples
+    extra: list[Mapping[str, Tensor]] = []
+    if phase.measure is not None:
+        with torch.no_grad():
+            extra = [phase.measure(network) for network in runs.networks]
+        measured = torch.stack([torch.stack([value.double() for value in run.values()]) for run in extra], dim=1)
+        means = torch.cat([means, measured])
+    names = [*sums, *(extra[0] if extra else ())]
+    values = means.cpu()  # the only place of an epoch where the host waits for the device
+    broken = ~torch.isfinite(values[names.index("total")])
+    if broken.any():
+        run = int(broken.nonzero()[0])
+        of_run = f" of run {run + 1}" if len(runs) > 1 else ""
         msg = (
-            f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r} (objective {means['total']}). "
+            f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r}{of_run}. "
             "Keep standardize=True, lower learning_rate, or look for extreme values in the data."
         )
         raise TrainingError(msg)
-    return {"phase": phase.name, "epoch": epoch + 1, **means, **(phase.measure() if phase.measure else {})}
+    return [
+        {"phase": phase.name, "epoch": epoch + 1, **dict(zip(names, column.tolist(), strict=True))}
+        for column in values.T
+    ]

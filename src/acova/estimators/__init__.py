@@ -1,6 +1,7 @@
 """scikit-learn estimators for incomplete multi-view clustering."""
 
 from acova.estimators.acova import ACOVA
+from acova.estimators.many import fit_many
 from acova.estimators.presets import PRESETS
 
-__all__ = ["ACOVA", "PRESETS"]
+__all__ = ["ACOVA", "PRESETS", "fit_many"]

@@ -1,6 +1,7 @@
 """The estimator of the paper."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checks import check_likelihoods, check_options, scaling_kinds
 from acova.estimators.presets import PRESETS
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import CHUNK, in_chunks, new_network, train_run
+from acova.estimators.recipe import CHUNK, Job, TrainedRun, in_chunks, new_network, train_runs
 from acova.estimators.storage import load_run, save_run
 from acova.functional import ObjectiveParts
 from acova.networks import MultiViewVAE
@@ -96,6 +97,8 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         ``"range"`` by one mean and range per view.
     device : str
         ``"auto"`` takes a GPU if there is one.
+    precision : {"auto", "float32", "tf32"}
+        Products of the networks on a GPU: TF32 unless ``"float32"``. The fusion is always exact.
     random_state : int, RandomState or None
         The same integer gives the same result on the same machine.
     verbose : bool
@@ -167,6 +170,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         view_sizes: Sequence[int] | None = None,
         standardize: bool | str = True,
         device: str = "auto",
+        precision: str = "auto",
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -195,6 +199,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         self.view_sizes = view_sizes
         self.standardize = standardize
         self.device = device
+        self.precision = precision
         self.random_state = random_state
         self.verbose = verbose
 
@@ -217,6 +222,14 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
+        prepared = self._prepare(X, observed)
+        epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs
+        with progress_bar("ACOVA", self.n_init, epochs, shown=self.verbose) as report:
+            runs = train_runs(prepared.jobs, report)
+        return self._finish(prepared, runs)
+
+    def _prepare(self, X: Any, observed: Any) -> "_Prepared":
+        """Check settings and data, learn the scaling, and list the runs to train."""
         check_options(self)
         given = self._views_to_fit(X, observed)
         order = canonical_order(given.index)
@@ -226,20 +239,19 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = self._tensors(views, resolve_device(self.device))
         streams = Streams(self.seed_)
-        epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs
-        with progress_bar("ACOVA", self.n_init, epochs, shown=self.verbose) as report:
-            runs = [
-                train_run(self, self._likelihoods, *data, streams.child("run", run), report)
-                for run in range(self.n_init)
-            ]
-        self.objectives_ = np.array([self._objective(network, *data).total(self.alpha) for network, _ in runs])
+        jobs = [Job(self, self._likelihoods, *data, streams.child("run", run)) for run in range(self.n_init)]
+        return _Prepared(views, order, jobs)
+
+    def _finish(self, prepared: "_Prepared", runs: Sequence[TrainedRun]) -> Self:
+        """Keep the run with the lowest objective, and tell what it says of the training data."""
+        data = prepared.jobs[0].views, prepared.jobs[0].observed
+        self.objectives_ = np.array([self._objective(run.network, *data).total(self.alpha) for run in runs])
         best = int(self.objectives_.argmin())
         self.objective_ = float(self.objectives_[best])
-        network, records = runs[best]
-        self.history_ = pd.DataFrame(records)
-        self._adopt(network)
-        _, probabilities, weights = self._infer(views)
-        back = np.argsort(order)
+        self.history_ = pd.DataFrame(runs[best].records)
+        self._adopt(runs[best].network)
+        _, probabilities, weights = self._infer(prepared.views)
+        back = np.argsort(prepared.order)
         self.probabilities_, self.view_weights_ = probabilities[back], weights[back]
         self.labels_ = self.probabilities_.argmax(axis=1)
         return self
@@ -405,6 +417,15 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         names = config["index"]
         model.index_ = pd.RangeIndex(len(model.labels_)) if names is None else pd.Index(names)
         return model
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Checked training data in the order of training, that order, and the runs to train."""
+
+    views: Views
+    order: NDArray[np.intp]
+    jobs: list[Job]
 
 
 def _from_json(name: str, value: Any) -> Any:

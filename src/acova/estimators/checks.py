@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from acova.base import DataError, OptionError, check_choice, check_number
 from acova.data import SCALINGS, Views
+from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS
 from acova.functional import LIKELIHOODS
 
@@ -42,6 +43,7 @@ def check_options(settings: "ACOVA") -> None:
     for width in settings.hidden:
         check_number("ACOVA", "hidden", width, minimum=1, integer=True)
     check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
+    check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
     matrix = "a number or a matrix"
     if isinstance(settings.correlation, str):
         check_choice("ACOVA", "correlation", settings.correlation, ("learned", "identity"), matrix)

@@ -1,6 +1,6 @@
 """A progress bar with the loss and the time left."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,7 +9,10 @@ from acova.engine import EpochReport
 
 @contextmanager
 def progress_bar(name: str, n_runs: int, epochs_per_run: int, *, shown: bool) -> Iterator[EpochReport | None]:
-    """Give a function to call after each epoch, which moves a bar on standard error; None if not `shown`."""
+    """Give a function to call after each epoch, which moves a bar on standard error; None if not `shown`.
+
+    The bar counts the epochs of all runs; the loss is the mean over the runs that train together.
+    """
     if not shown:
         yield None
         return
@@ -26,9 +29,8 @@ def progress_bar(name: str, n_runs: int, epochs_per_run: int, *, shown: bool) ->
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(name, total=n_runs * epochs_per_run, loss="…")
 
-        def report(phase: str, epoch: int, epochs: int, record: Mapping[str, Any]) -> None:
-            done = int(bar.tasks[0].completed) // max(epochs_per_run, 1) + 1
-            run = f" run {min(done, n_runs)}/{n_runs}" if n_runs > 1 else ""
-            bar.update(task, advance=1, description=f"{name}{run} {phase}", loss=f"{record['total']:.4g}")
+        def report(phase: str, epoch: int, epochs: int, records: Sequence[Mapping[str, Any]]) -> None:
+            loss = sum(record["total"] for record in records) / len(records)
+            bar.update(task, advance=len(records), description=f"{name} {phase}", loss=f"{loss:.4g}")
 
         yield report

@@ -1,16 +1,29 @@
-"""How one run is trained: pretraining, an optional warm-up, the start of the clusters, training."""
+"""How runs are trained: pretraining, an optional warm-up, the start of the clusters, training."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from acova.base import Streams
-from acova.engine import EpochReport, ParameterGroup, Phase, seeded, train
+from acova.engine import (
+    EpochReport,
+    ParameterGroup,
+    Phase,
+    RunData,
+    Runs,
+    matmul_precision,
+    runs_that_fit,
+    seeded,
+    train,
+)
 from acova.estimators.start import (
     averaged_codes,
     code_similarity,
@@ -25,27 +38,88 @@ from acova.networks import MultiViewVAE
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-CHUNK = 4096
+CHUNK = 2048
 """Samples that are encoded at once outside of training."""
 
 
-def train_run(
-    settings: "ACOVA",
-    likelihoods: Sequence[str],
-    views: list[Tensor],
-    observed: Tensor,
-    streams: Streams,
-    report: EpochReport | None = None,
-) -> tuple[MultiViewVAE, list[dict[str, Any]]]:
-    """Train one network from its own start; return it and a record per epoch."""
-    network = new_network(settings, [view.shape[1] for view in views], likelihoods, streams).to(observed.device)
-    records = train(_pretraining(settings, network), views, observed, streams, report)
-    if network.learns_correlation and _is_word(settings.correlation_start, "similarity"):
-        network.set_correlation(code_similarity(_codes(network, views, observed), observed.cpu().numpy()))
-    records += train(_warmup(settings, network), views, observed, streams, report)
-    _start_prior(settings, network, views, observed, streams.integer("k-means"))
-    records += train(_training(settings, network), views, observed, streams, report)
-    return network, records
+@dataclass(frozen=True)
+class Job:
+    """One run to train: its settings, its data on the device, its random streams."""
+
+    settings: "ACOVA"
+    likelihoods: tuple[str, ...]
+    views: list[Tensor]
+    observed: Tensor
+    streams: Streams
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained network and a record per epoch."""
+
+    network: MultiViewVAE
+    records: list[dict[str, Any]]
+
+
+def train_runs(jobs: Sequence[Job], report: EpochReport | None = None) -> list[TrainedRun]:
+    """Train runs whose settings differ in nothing but α, the correlation's values and the seed.
+
+    On a GPU as many as fit into its memory train together; on a CPU one after the other, which is as fast there
+    and lets each skip its hidden rows.
+    """
+    networks = [new_network(job.settings, _sizes(job), job.likelihoods, job.streams) for job in jobs]
+    device, settings = jobs[0].observed.device, jobs[0].settings
+    own_bytes = sum(view.nbytes for view in jobs[0].views) if len({id(job.views) for job in jobs}) > 1 else 0
+    noise_bytes = 8 * settings.latent_dim * len(jobs[0].observed)
+    together = runs_that_fit(networks[0], settings.batch_size, own_bytes + noise_bytes, device)
+    trained: list[TrainedRun] = []
+    while len(trained) < len(jobs):
+        part = slice(len(trained), len(trained) + together)
+        try:
+            with matmul_precision(settings.precision):
+                trained += _train_together(jobs[part], networks[part], report)
+        except torch.cuda.OutOfMemoryError:
+            if together == 1:
+                raise
+            together = (together + 1) // 2
+            fresh = [new_network(job.settings, _sizes(job), job.likelihoods, job.streams) for job in jobs[part]]
+            networks[part] = fresh
+            torch.cuda.empty_cache()
+    return trained
+
+
+def _train_together(
+    jobs: Sequence[Job], networks: Sequence[MultiViewVAE], report: EpochReport | None
+) -> list[TrainedRun]:
+    settings = jobs[0].settings
+    runs = Runs([network.to(jobs[0].observed.device) for network in networks])
+    data = _run_data(jobs)
+    streams = [job.streams for job in jobs]
+    records = train(_pretraining(settings, runs), runs, data, streams, report)
+    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
+        if network.learns_correlation and _is_word(job.settings.correlation_start, "similarity"):
+            views, observed = data.of_run(run)
+            network.set_correlation(code_similarity(_codes(network, views, observed), observed.cpu().numpy()))
+    records = _joined(records, train(_warmup(settings, runs), runs, data, streams, report))
+    _start_priors(jobs, networks, data)
+    records = _joined(records, train(_training(settings, runs), runs, data, streams, report))
+    return [TrainedRun(network, mine) for network, mine in zip(networks, records, strict=True)]
+
+
+def _run_data(jobs: Sequence[Job]) -> RunData:
+    """Stack the runs' data; data that all runs share stay single."""
+    shared = len({id(job.views) for job in jobs}) == 1
+    first = jobs[:1] if shared else jobs
+    views = [torch.stack([job.views[v] for job in first]) for v in range(len(jobs[0].views))]
+    return RunData(views, torch.stack([job.observed for job in first]), len(jobs))
+
+
+def _sizes(job: Job) -> list[int]:
+    return [view.shape[1] for view in job.views]
+
+
+def _joined(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
+    return [before + after for before, after in zip(first, second, strict=True)]
 
 
 def new_network(
@@ -76,39 +150,40 @@ def new_network(
         )
 
 
-def _pretraining(settings: "ACOVA", network: MultiViewVAE) -> Phase:
-    group = ParameterGroup(network.autoencoder_parameters(), settings.pretrain_learning_rate)
-    return Phase("pretrain", settings.pretrain_epochs, settings.batch_size, network.autoencoding_loss, [group])
+def _pretraining(settings: "ACOVA", runs: Runs) -> Phase:
+    names = [name for name in runs.parameters if _is_autoencoder(name) and ".scale." not in name]
+    group = ParameterGroup(names, settings.pretrain_learning_rate)
+    loss = MultiViewVAE.autoencoding_loss
+    return Phase("pretrain", settings.pretrain_epochs, settings.batch_size, loss, [group])
 
 
-def _warmup(settings: "ACOVA", network: MultiViewVAE) -> Phase:
-    loss = partial(network.warmup_loss, kl_weight=settings.warmup_kl)
-    return _joint_phase(settings, network, "warmup", settings.warmup_epochs, loss)
+def _warmup(settings: "ACOVA", runs: Runs) -> Phase:
+    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl)
+    return _joint_phase(settings, runs, "warmup", settings.warmup_epochs, loss)
 
 
-def _training(settings: "ACOVA", network: MultiViewVAE) -> Phase:
+def _training(settings: "ACOVA", runs: Runs) -> Phase:
     prior = [
-        ParameterGroup([network.prior.means, network.prior.scale], settings.prior_learning_rate),
-        ParameterGroup([network.prior.logits], settings.weight_learning_rate),
+        ParameterGroup(["prior.means", "prior.scale"], settings.prior_learning_rate),
+        ParameterGroup(["prior.logits"], settings.weight_learning_rate),
     ]
     decay = settings.learning_rate_decay
-    return _joint_phase(settings, network, "train", settings.epochs, network.loss, prior, decay)
+    return _joint_phase(settings, runs, "train", settings.epochs, MultiViewVAE.loss, prior, decay)
 
 
 def _joint_phase(
     settings: "ACOVA",
-    network: MultiViewVAE,
+    runs: Runs,
     name: str,
     epochs: int,
-    loss: Callable[..., Mapping[str, Tensor]],
+    loss: Any,
     more_groups: Sequence[ParameterGroup] = (),
     decay: float = 1.0,
 ) -> Phase:
     """Return a phase that trains all views together, and the correlation with them."""
-    autoencoders = [*network.encoders.parameters(), *network.decoders.parameters()]
-    groups = [ParameterGroup(autoencoders, settings.learning_rate), *more_groups]
-    if network.learns_correlation:
-        groups.append(ParameterGroup([network.correlation_parameter], settings.correlation_learning_rate))
+    groups = [ParameterGroup([n for n in runs.parameters if _is_autoencoder(n)], settings.learning_rate), *more_groups]
+    if "correlation_parameter" in runs.parameters:
+        groups.append(ParameterGroup(["correlation_parameter"], settings.correlation_learning_rate))
     return Phase(
         name,
         epochs,
@@ -118,21 +193,46 @@ def _joint_phase(
         noise_shape=(2, settings.latent_dim),
         decay=decay,
         clip_norm=settings.clip_norm,
-        measure=lambda: {"correlation_distance": float(distance_to_identity(network.correlation().detach()))},
+        measure=lambda network: {"correlation_distance": distance_to_identity(network.correlation())},
     )
 
 
+def _is_autoencoder(name: str) -> bool:
+    return name.startswith(("encoders.", "decoders."))
+
+
 @torch.no_grad()
-def _start_prior(settings: "ACOVA", network: MultiViewVAE, views: list[Tensor], observed: Tensor, seed: int) -> None:
-    """Place the clusters: around fused means after a warm-up, else, as published, by averaged codes."""
-    if settings.warmup_epochs:
-        chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
-        mean = torch.cat([fused.mean for fused in chunks]).double().cpu().numpy()
-        variance = torch.cat([fused.variance for fused in chunks]).double().cpu().numpy()
-        network.prior.place(*components_around(mean, variance, settings.n_clusters, seed))
-    else:
-        codes = averaged_codes(_codes(network, views, observed), observed.cpu().numpy(), settings.n_clusters)
-        network.prior.means.copy_(torch.from_numpy(k_means(codes, settings.n_clusters, seed).cluster_centers_))
+def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: RunData) -> None:
+    """Place every run's clusters; the runs' k-means go side by side."""
+    points = [
+        _points(job, network, *data.of_run(run)) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))
+    ]
+    with threadpool_limits(1):  # sums over threads come in no fixed order; one thread per k-means repeats exactly
+        placed = Parallel(n_jobs=-1 if len(jobs) > 1 else 1, prefer="threads")(
+            delayed(_placed)(job, *mine) for job, mine in zip(jobs, points, strict=True)
+        )
+    for network, (means, variances) in zip(networks, placed, strict=True):
+        network.prior.place(means.to(network.prior.means.device), variances.to(network.prior.means.device))
+
+
+def _points(
+    job: Job, network: MultiViewVAE, views: list[Tensor], observed: Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Return what a run's clusters are placed by: fused means and variances after a warm-up, else averaged codes."""
+    if not job.settings.warmup_epochs:
+        codes = _codes(network, views, observed)
+        return averaged_codes(codes, observed.cpu().numpy(), job.settings.n_clusters), None
+    chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
+    mean = torch.cat([fused.mean for fused in chunks]).double().cpu().numpy()
+    return mean, torch.cat([fused.variance for fused in chunks]).double().cpu().numpy()
+
+
+def _placed(job: Job, points: NDArray[np.float64], variance: NDArray[np.float64] | None) -> tuple[Tensor, Tensor]:
+    n_clusters, seed = job.settings.n_clusters, job.streams.integer("k-means")
+    if variance is not None:
+        return components_around(points, variance, n_clusters, seed)
+    centres = torch.from_numpy(k_means(points, n_clusters, seed).cluster_centers_)
+    return centres, torch.ones_like(centres)
 
 
 @torch.no_grad()

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from acova.base import OptionError
@@ -41,9 +40,8 @@ def averaged_codes(
 
 
 def k_means(points: NDArray[np.float64], n_clusters: int, seed: int) -> KMeans:
-    """Return the best of ten k-means fits, the same for the same seed."""
-    with threadpool_limits(1):  # sums over threads come in no fixed order; one thread repeats exactly
-        return KMeans(n_clusters, n_init=10, random_state=seed % 2**32).fit(points)
+    """Return the best of ten k-means fits; on one thread it is the same for the same seed."""
+    return KMeans(n_clusters, n_init=10, random_state=seed % 2**32).fit(points)
 
 
 def components_around(

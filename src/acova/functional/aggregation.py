@@ -154,16 +154,15 @@ def _whitener(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor
     """Return K with KᵀK = R⁻¹: (V, V), or (..., V, V) when each row keeps its own block of R."""
     if missing == "precision":
         return _inverse_factor(correlation)
-    n_views = observed.shape[-1]
-    patterns, pattern_of_row = torch.unique(observed.reshape(-1, n_views), dim=0, return_inverse=True)
-    both = patterns.unsqueeze(-1) & patterns.unsqueeze(-2)
-    hidden = torch.diag_embed((~patterns).to(correlation.dtype))
-    blocks = torch.where(both, correlation, 0.0) + hidden
-    return _inverse_factor(blocks)[pattern_of_row].reshape(*observed.shape, n_views)
+    both = observed.unsqueeze(-1) & observed.unsqueeze(-2)
+    hidden = torch.diag_embed((~observed).to(correlation.dtype))
+    return _inverse_factor(torch.where(both, correlation, 0.0) + hidden)
 
 
 def _inverse_factor(correlation: Tensor) -> Tensor:
-    factor = torch.linalg.cholesky(correlation)
+    # The variant that reports failure as a number does not make the device wait for the host.
+    factor, failed = torch.linalg.cholesky_ex(correlation)
+    factor = torch.where((failed == 0)[..., None, None], factor, torch.nan)
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse: Tensor = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
     return inverse

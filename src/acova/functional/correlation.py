@@ -26,9 +26,9 @@ def correlation_matrix(parameter: Tensor) -> Tensor:
         R with R_ij = (LLᵀ)_ij / sqrt((LLᵀ)_ii (LLᵀ)_jj).
     """
     n_views = _n_views(parameter.shape[-1])
-    rows, columns = torch.tril_indices(n_views, n_views, device=parameter.device)
-    triangle = parameter.new_zeros(*parameter.shape[:-1], n_views, n_views)
-    triangle[..., rows, columns] = parameter
+    column = torch.arange(n_views, device=parameter.device)
+    row = column.unsqueeze(-1)
+    triangle = parameter[..., row * (row + 1) // 2 + torch.minimum(row, column)]
     log_diagonal = triangle.diagonal(dim1=-2, dim2=-1)
     # R does not change when a row of L is scaled; dividing by a large diagonal keeps exp() finite.
     below = triangle.tril(-1) * torch.exp(-log_diagonal.clamp(min=0.0)).unsqueeze(-1)

@@ -1,6 +1,6 @@
 """The network of the paper: an auto-encoder per view, one fused posterior, a mixture prior."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,9 @@ class MultiViewVAE(nn.Module):
     """
 
     correlation_value: Tensor
+    alpha: Tensor
+    mapped = False
+    """Whether several runs are computed at once, so that shapes must not depend on data."""
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class MultiViewVAE(nn.Module):
     ) -> None:
         super().__init__()
         self.likelihoods = tuple(likelihoods)
-        self.alpha = alpha
+        self.register_buffer("alpha", torch.tensor(float(alpha)))
         self.missing: Missing = missing
         self.encoders = nn.ModuleList(Encoder(size, hidden, latent_dim, min_std) for size in view_sizes)
         self.decoders = nn.ModuleList(Decoder(size, hidden, latent_dim) for size in view_sizes)
@@ -95,7 +98,7 @@ class MultiViewVAE(nn.Module):
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         estimates = torch.stack(
             [
-                on_rows(encoder, view, observed[:, v])
+                self._on_rows(encoder, view, observed[:, v])
                 for v, (encoder, view) in enumerate(zip(self.encoders, views, strict=True))
             ],
             dim=1,
@@ -112,7 +115,7 @@ class MultiViewVAE(nn.Module):
 
     def decode(self, latent: Tensor, observed: Tensor) -> list[Tensor]:
         """Return every view (N, P_v) of latents (N, D), where observed."""
-        return [on_rows(decoder, latent, observed[:, v]) for v, decoder in enumerate(self.decoders)]
+        return [self._on_rows(decoder, latent, observed[:, v]) for v, decoder in enumerate(self.decoders)]
 
     def objective(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> ObjectiveParts:
         """Return the parts of the objective per sample.
@@ -164,7 +167,7 @@ class MultiViewVAE(nn.Module):
     def codes(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return each view's code, the mean of its estimate, (N, V, D)."""
         return torch.stack(
-            [on_rows(encoder.code, view, observed[:, v]) for v, (encoder, view) in self._with(views)], dim=1
+            [self._on_rows(encoder.code, view, observed[:, v]) for v, (encoder, view) in self._with(views)], dim=1
         )
 
     def autoencoding_loss(
@@ -174,18 +177,14 @@ class MultiViewVAE(nn.Module):
         errors = []
         for v, (encoder, view) in self._with(views):
             seen = observed[:, v]
-            output = on_rows(self.decoders[v], on_rows(encoder.code, view, seen), seen)
+            output = self._on_rows(self.decoders[v], self._on_rows(encoder.code, view, seen), seen)
             cells = seen.sum().clamp(min=1) * view.shape[1]
             errors.append(reconstruction(view, output, seen, "gaussian").sum() / cells)
         total = torch.stack(errors).sum()
         return {"total": total, "reconstruction": total}
 
-    def autoencoder_parameters(self) -> Iterator[nn.Parameter]:
-        """Yield what `autoencoding_loss` trains: everything but the scale heads, prior and correlation."""
-        for name, parameter in self.named_parameters():
-            part, _, rest = name.partition(".")
-            if part == "decoders" or (part == "encoders" and rest.split(".")[1] != "scale"):
-                yield parameter
+    def _on_rows(self, function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor) -> Tensor:
+        return on_rows(function, rows, seen, skip=not self.mapped)
 
     def _with(self, views: Sequence[Tensor]) -> Iterator[tuple[int, tuple[Encoder, Tensor]]]:
         return enumerate(zip(self.encoders, views, strict=True))  # type: ignore[arg-type]

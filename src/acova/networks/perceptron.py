@@ -51,13 +51,13 @@ class Decoder(nn.Sequential):
         super().__init__(*_layers(sizes), nn.Linear(sizes[-1], n_features))
 
 
-def on_rows(function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor) -> Tensor:
-    """Apply a row-wise function where `seen` is True; other rows come back as zeros.
+def on_rows(function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor, *, skip: bool) -> Tensor:
+    """Apply a row-wise function; with `skip`, only where `seen` is True, and other rows come back as zeros.
 
-    On a GPU all rows are computed, because selecting rows would make the device wait for the host;
-    callers ignore hidden rows either way.
+    Callers ignore hidden rows either way. Skipping saves work on a CPU; on a GPU it would make the device wait for
+    the host, and under `vmap` it is impossible.
     """
-    if rows.device.type != "cpu" or bool(seen.all()):
+    if not skip or rows.device.type != "cpu" or bool(seen.all()):
         return function(rows)
     at = seen.nonzero().squeeze(-1)
     some = function(rows[at])

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+import torch
+
+from acova import ACOVA
+from acova.base import OptionError, Streams
+from acova.data import make_observed
+from acova.engine import RunData, Runs
+from acova.estimators import fit_many
+from acova.estimators.recipe import Job, _train_together, new_network
+from conftest import SMALL, make_toy
+
+
+def jobs_and_networks(n_runs, **settings):
+    """Runs with their own masks and α, on one set of samples."""
+    views, _ = make_toy(missing=0.0)
+    jobs = []
+    for run in range(n_runs):
+        model = ACOVA(3, **{**SMALL, "epochs": 4, "alpha": 5.0 + run, **settings})
+        observed = make_observed(len(views), 3, 0.1 * (run + 1), random_state=run)
+        prepared = model.set_params(random_state=run)._prepare(views, observed)
+        jobs += prepared.jobs
+    networks = [new_network(j.settings, [8, 12, 5], j.likelihoods, j.streams) for j in jobs]
+    return jobs, networks
+
+
+@pytest.mark.parametrize("missing", ["precision", "marginal"])
+def test_a_run_among_seven_ends_as_it_does_alone(missing):
+    together = _train_together(*jobs_and_networks(7, missing=missing), None)
+    for run in (0, 3, 6):
+        jobs, networks = jobs_and_networks(7, missing=missing)
+        alone = _train_together(jobs[run : run + 1], networks[run : run + 1], None)[0]
+        for (name, ours), theirs in zip(
+            together[run].network.state_dict().items(), alone.network.state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=2e-3, msg=name)
+        assert together[run].records[-1]["total"] == pytest.approx(alone.records[-1]["total"], rel=1e-3)
+
+
+def test_the_stacked_loss_and_gradient_are_those_of_each_run():
+    jobs, networks = jobs_and_networks(3)
+    noise = torch.randn(3, 240, 2, 4, generator=torch.Generator().manual_seed(0))
+    expected = []
+    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
+        parts = network.loss(job.views, job.observed, noise[run])
+        network.zero_grad()
+        parts["total"].backward()
+        gradients = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
+        expected.append(({name: value.item() for name, value in parts.items()}, gradients))
+        network.zero_grad()
+    runs = Runs(networks)
+    data = RunData(
+        [torch.stack([job.views[v] for job in jobs]) for v in range(3)], torch.stack([job.observed for job in jobs]), 3
+    )
+    rows = torch.arange(240).expand(3, -1)
+    losses = runs.losses(type(networks[0]).loss, *data.batch(rows), noise)
+    losses["total"].sum().backward()
+    for run, (parts, gradients) in enumerate(expected):
+        for name, value in parts.items():
+            assert losses[name][run].item() == pytest.approx(value, rel=1e-5)
+        for name, gradient in gradients.items():
+            ours = runs.parameters[name].grad[run]
+            torch.testing.assert_close(ours, gradient, rtol=1e-3, atol=1e-3 * gradient.abs().max().item())
+
+
+def test_many_fits_are_the_single_fits():
+    views, _ = make_toy(missing=0.0)
+    masks = [make_observed(len(views), 3, rate, random_state=run) for run, rate in enumerate((0.2, 0.5, 0.5))]
+    settings = [{"alpha": 3.0}, {"correlation": 0.3}, {"n_init": 2, "hidden": (16,)}]
+    build = lambda: [ACOVA(3, **{**SMALL, "random_state": r, **s}) for r, s in enumerate(settings)]  # noqa: E731
+    many = fit_many(build(), views, masks)
+    for model, single, mask in zip(many, build(), masks, strict=True):
+        single.fit(views, observed=mask)
+        np.testing.assert_array_equal(model.labels_, single.labels_)
+        np.testing.assert_allclose(model.probabilities_, single.probabilities_, atol=1e-5)
+        np.testing.assert_allclose(model.objectives_, single.objectives_, rtol=1e-5)
+
+
+def test_every_run_needs_its_own_estimator_and_mask():
+    views, _ = make_toy()
+    model = ACOVA(3, **SMALL)
+    with pytest.raises(OptionError, match=r"2 estimators \(1 distinct\) and 2 masks"):
+        fit_many([model, model], views)
+    with pytest.raises(OptionError, match="1 masks"):
+        fit_many([ACOVA(3), ACOVA(3)], views, [views.observed])
+
+
+def test_jobs_share_what_is_the_same():
+    views, _ = make_toy()
+    prepared = ACOVA(3, **SMALL, n_init=3)._prepare(views, None)
+    assert len({id(job.views) for job in prepared.jobs}) == 1
+    assert isinstance(prepared.jobs[0], Job)
+    assert len({job.streams.integer("weights") for job in prepared.jobs}) == 3
+    assert prepared.jobs[1].streams.integer("x") == Streams(prepared.jobs[0].settings.seed_).child("run", 1).integer(
+        "x"
+    )

@@ -46,7 +46,7 @@ def runs_that_fit(network: nn.Module, batch_size: int, per_run_bytes: int, devic
     free, _ = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    widths = sum(layer.out_features + layer.in_features for layer in network.modules() if isinstance(layer, nn.Linear))
+    widths = sum(sum(parameter.shape) for parameter in network.parameters() if parameter.ndim == 2)
     need = 4 * (5 * parameters + 4 * batch_size * widths) + per_run_bytes
     return max(1, int(0.8 * free) // need)
 

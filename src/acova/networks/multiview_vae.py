@@ -66,7 +66,7 @@ class MultiViewVAE(nn.Module):
     ) -> None:
         super().__init__()
         self.likelihoods = tuple(likelihoods)
-        self.register_buffer("alpha", torch.tensor(float(alpha)))
+        self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
         self.missing: Missing = missing
         self.encoders = nn.ModuleList(Encoder(size, hidden, latent_dim, min_std) for size in view_sizes)
         self.decoders = nn.ModuleList(Decoder(size, hidden, latent_dim) for size in view_sizes)

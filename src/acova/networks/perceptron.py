@@ -1,5 +1,6 @@
 """One view's encoder and decoder: fully connected layers with ReLU between them."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -8,8 +9,26 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 
+class Linear(nn.Module):
+    """``x @ weight + bias`` with the weight stored as (inputs, outputs).
+
+    In this layout the gradient of the weight comes out of its matrix product as it is stored; torch's own layer, stored
+    the other way round, has it copied in every step when runs are stacked.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Map rows (N, inputs) to (N, outputs)."""
+        return torch.addmm(self.bias, rows, self.weight)
+
+
 def _layers(sizes: Sequence[int]) -> list[nn.Module]:
-    return [layer for width, following in pairwise(sizes) for layer in (nn.Linear(width, following), nn.ReLU())]
+    return [layer for width, following in pairwise(sizes) for layer in (Linear(width, following), nn.ReLU())]
 
 
 class Encoder(nn.Module):
@@ -30,8 +49,8 @@ class Encoder(nn.Module):
         self.min_std = min_std
         sizes = [n_features, *hidden]
         self.body = nn.Sequential(*_layers(sizes))
-        self.mean = nn.Linear(sizes[-1], latent_dim)
-        self.scale = nn.Linear(sizes[-1], latent_dim)
+        self.mean = Linear(sizes[-1], latent_dim)
+        self.scale = Linear(sizes[-1], latent_dim)
 
     def code(self, view: Tensor) -> Tensor:
         """Return the means (N, D) alone."""
@@ -48,7 +67,7 @@ class Decoder(nn.Sequential):
 
     def __init__(self, n_features: int, hidden: Sequence[int], latent_dim: int) -> None:
         sizes = [latent_dim, *reversed(hidden)]
-        super().__init__(*_layers(sizes), nn.Linear(sizes[-1], n_features))
+        super().__init__(*_layers(sizes), Linear(sizes[-1], n_features))
 
 
 def on_rows(function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor, *, skip: bool) -> Tensor:

@@ -4,11 +4,12 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench-speed clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
 	@echo "make test   everything continuous integration runs"
+	@echo "make bench-speed  seconds per run and epoch on this machine"
 	@echo "make lint   style, types and import contracts only"
 	@echo "make clean  remove .venv and caches"
 
@@ -20,6 +21,9 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/acova demo --out demo --force
+
+bench-speed: $(READY)
+	$(BIN)/python benchmarks/speed.py digits --runs 1 5
 
 lint: $(READY)
 	$(BIN)/ruff check .

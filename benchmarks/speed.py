@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py scene15 fashion noisymnist --runs 1 5 20
 
-Paper-size networks and the paper's settings per data set, 30 % of the samples incomplete, every run with its own mask
+Paper-size networks and the paper's settings for its data sets, 30 % of the samples incomplete, every run with its own mask
 and seed. The time of an epoch is the median over --epochs epochs after five (the first steps are taken one by one, then
 captured); it includes everything an epoch does, records on the host too. Rows go to benchmarks/results/speed.csv.
 """
@@ -19,6 +19,7 @@ import torch
 
 from acova import ACOVA
 from acova.data import load_dataset, make_observed
+from acova.estimators import PRESETS
 from acova.estimators.recipe import train_runs
 
 COLUMNS = ["device", "dataset", "runs", "seconds_per_run_epoch", "peak_memory_mb"]
@@ -30,7 +31,8 @@ def measure(dataset, name: str, n_runs: int, device: str, epochs: int) -> dict:
     jobs = []
     for run in range(n_runs):
         settings = {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 5 + epochs}
-        model = ACOVA.preset(name, **settings, device=device, random_state=run)
+        settings = {"n_clusters": dataset.n_classes, **PRESETS.get(name, {}), **settings}
+        model = ACOVA(**settings, device=device, random_state=run)
         jobs += model._prepare(views, make_observed(len(views), views.n_views, 0.3, random_state=run)).jobs
     cuda = jobs[0].observed.is_cuda
     if cuda:

@@ -261,6 +261,11 @@ def test_correlation_starts_where_it_is_told(start):
     assert rho == pytest.approx(expected, abs=1e-6)
 
 
+def test_weights_that_do_not_learn_stay_equal(toy):
+    model = ACOVA(3, **SMALL, weight_learning_rate=0).fit(toy[0])
+    np.testing.assert_allclose(model.weights_, 1 / 3, rtol=1e-6)
+
+
 def test_the_exact_missing_form_trains_too(toy):
     views, labels = toy
     model = ACOVA(3, **SMALL, missing="marginal").fit(views)

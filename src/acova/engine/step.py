@@ -32,7 +32,7 @@ class Step:
         self._phase, self._runs, self._data = phase, runs, data
         cuda = data.device.type == "cuda"
         self._trained = [name for group in phase.groups for name in group.names]
-        self._rates = [torch.tensor(group.learning_rate, device=data.device) for group in phase.groups]
+        self._rates = [torch.tensor(float(group.learning_rate), device=data.device) for group in phase.groups]
         groups = [
             {"params": [runs.parameters[name] for name in group.names], "lr": rate}
             for group, rate in zip(phase.groups, self._rates, strict=True)

@@ -69,7 +69,8 @@ def train_runs(jobs: Sequence[Job], report: EpochReport | None = None) -> list[T
     """
     networks = [new_network(job.settings, _sizes(job), job.likelihoods, job.streams) for job in jobs]
     device, settings = jobs[0].observed.device, jobs[0].settings
-    own_bytes = sum(view.nbytes for view in jobs[0].views) if len({id(job.views) for job in jobs}) > 1 else 0
+    # Runs with their own data hold them twice: as they came, and stacked.
+    own_bytes = 2 * sum(view.nbytes for view in jobs[0].views) if len({id(job.views) for job in jobs}) > 1 else 0
     noise_bytes = 8 * settings.latent_dim * len(jobs[0].observed)
     together = min(len(jobs), runs_that_fit(networks[0], settings.batch_size, own_bytes + noise_bytes, device))
     trained: list[TrainedRun] = []

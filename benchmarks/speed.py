@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py scene15 fashion noisymnist --runs 1 5 20
 
-Paper-size networks and the paper's settings for its data sets, 30 % of the samples incomplete, every run with its own mask
+Paper-size networks, the paper's settings for its data sets, 30 % of the samples incomplete, every run with its own mask
 and seed. The time of an epoch is the median over --epochs epochs after five (the first steps are taken one by one, then
 captured); it includes everything an epoch does, records on the host too. Rows go to benchmarks/results/speed.csv.
 """

@@ -84,6 +84,11 @@ def test_stacked_networks_are_windows_on_the_stack():
     with torch.no_grad():
         networks[1].weight.fill_(9.0)
     assert runs.parameters["weight"].tolist() == [[1.0] * 3, [9.0] * 3]
+    runs.release()
+    with torch.no_grad():
+        runs.parameters["weight"].zero_()
+    assert networks[1].weight.tolist() == [9.0] * 3
+    assert networks[1].weight.untyped_storage().nbytes() == 3 * 8
 
 
 def test_records_are_means_over_samples_whatever_the_batches(data):

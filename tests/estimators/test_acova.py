@@ -110,6 +110,21 @@ def test_hidden_cells_change_nothing_bit_for_bit(toy, fitted, junk):
     np.testing.assert_array_equal(prediction, fitted.predict_proba(views))
 
 
+def test_hidden_blocks_of_one_table_may_hold_anything(toy, fitted):
+    table, sizes = stack_views(toy[0])
+    dirty = np.where(np.isnan(table), np.inf, table)
+    model = ACOVA(3, **SMALL, view_sizes=sizes).fit(dirty, observed=toy[0].observed)
+    np.testing.assert_array_equal(model.probabilities_, fitted.probabilities_)
+
+
+def test_a_failed_fit_is_no_fit(toy):
+    model = ACOVA(3, **SMALL, likelihood="bernoulli")
+    with pytest.raises(DataError, match="Bernoulli"):
+        model.fit(toy[0])
+    with pytest.raises(ValueError, match="not fitted yet"):
+        model.predict(toy[0])
+
+
 def test_every_form_of_input_gives_the_same_model(toy, fitted):
     views, _ = toy
     table, sizes = stack_views(views)

@@ -322,3 +322,11 @@ def test_an_unknown_form_is_refused():
     mean, std, observed = estimates()
     with pytest.raises(ValueError, match=r"'precision' or 'marginal'; got 'exact'"):
         fuse(mean, std, observed, None, "exact")
+
+
+@pytest.mark.parametrize("missing", FORMS)
+def test_a_matrix_that_is_no_correlation_gives_nan_not_nonsense(missing):
+    mean, std, _ = estimates()
+    everything = torch.ones(12, 4, dtype=torch.bool)
+    fused = fuse(mean, std, everything, constant_correlation(4, -0.9), missing)
+    assert torch.isnan(fused.mean).all()

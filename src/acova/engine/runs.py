@@ -83,6 +83,12 @@ class Runs:
             for name, parameter in network.named_parameters():
                 parameter.data = self.parameters[name].data[run]
 
+    def release(self) -> None:
+        """Give every network memory of its own again."""
+        if self.stacked:
+            for parameter in (p for network in self.networks for p in network.parameters()):
+                parameter.data = parameter.data.clone()
+
     def __len__(self) -> int:
         return len(self.networks)
 

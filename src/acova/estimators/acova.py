@@ -361,7 +361,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
         ``overwrite=True``.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "labels_")
         tensors = {f"network.{name}": value for name, value in self.network_.state_dict().items()}
         for v, (center, scale) in enumerate(zip(self._scaling.centers, self._scaling.scales, strict=True)):
             tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}

@@ -61,7 +61,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     def _views_to_predict(self, X: Any, observed: Any) -> Views:
         """Check new data against the training data; views may be left out of a dict."""
-        check_is_fitted(self)
+        check_is_fitted(self, "labels_")
         views = self._views_of(X, observed, reset=False)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
 
@@ -71,8 +71,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             if isinstance(X, pd.DataFrame):
                 validate_data(self, X, reset=reset, skip_check_array=True)
             else:
+                # Which cells must be finite depends on which views are observed: Views looks at that.
                 types = [np.float64, np.float32]
-                X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite="allow-nan")
+                X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             views = Views.of(X, observed, view_sizes=self.view_sizes if reset else self.view_sizes_)
         else:
             if reset and hasattr(self, "feature_names_in_"):

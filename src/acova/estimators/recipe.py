@@ -104,6 +104,7 @@ def _train_together(
     records = _joined(records, train(_warmup(settings, runs), runs, data, streams, report))
     _start_priors(jobs, networks, data)
     records = _joined(records, train(_training(settings, runs), runs, data, streams, report))
+    runs.release()
     return [TrainedRun(network, mine) for network, mine in zip(networks, records, strict=True)]
 
 

@@ -2,9 +2,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from acova import ACOVA
 
-
-@parametrize_with_checks(
-    [ACOVA(n_clusters=3, hidden=(16,), latent_dim=2, pretrain_epochs=10, warmup_epochs=20, epochs=10, batch_size=32)]
+SMALL = ACOVA(
+    n_clusters=3,
+    hidden=(32,),
+    latent_dim=4,
+    pretrain_epochs=20,
+    warmup_epochs=60,
+    epochs=20,
+    batch_size=32,
+    learning_rate=5e-3,
 )
+
+
+@parametrize_with_checks([SMALL])
 def test_is_a_scikit_learn_estimator(estimator, check):
     check(estimator)

@@ -35,7 +35,7 @@ def trained(phase, data, seed, report=None, **kind):
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    return RunData([torch.from_numpy(rng.normal(size=(1, 10, 3)))], torch.ones(1, 10, 1, dtype=torch.bool), 1)
+    return RunData([torch.from_numpy(rng.normal(size=(1, 10, 3)))], torch.ones(1, 10, 1, dtype=torch.bool))
 
 
 def draws(seed, epoch):
@@ -69,10 +69,10 @@ def test_runs_beside_it_do_not_change_a_run():
     views, observed = torch.from_numpy(rng.normal(size=(7, 10, 3))), torch.ones(7, 10, 1, dtype=torch.bool)
     networks = [Linear(run) for run in range(7)]
     phase = phase_of(clip_norm=0.7)
-    records = train(phase, Runs(networks), RunData([views], observed, 7), [Streams(run) for run in range(7)])
+    records = train(phase, Runs(networks), RunData([views], observed), [Streams(run) for run in range(7)])
     for run in range(7):
         alone = Linear(run)
-        data = RunData([views[run : run + 1]], observed[:1], 1)
+        data = RunData([views[run : run + 1]], observed[:1])
         expected = train(phase, Runs([alone]), data, [Streams(run)])[0]
         torch.testing.assert_close(networks[run].weight, alone.weight, rtol=1e-12, atol=1e-12)
         assert [record["total"] for record in records[run]] == pytest.approx([record["total"] for record in expected])

@@ -50,7 +50,7 @@ def test_the_stacked_loss_and_gradient_are_those_of_each_run():
         network.zero_grad()
     runs = Runs(networks)
     data = RunData(
-        [torch.stack([job.views[v] for job in jobs]) for v in range(3)], torch.stack([job.observed for job in jobs]), 3
+        [torch.stack([job.views[v] for job in jobs]) for v in range(3)], torch.stack([job.observed for job in jobs])
     )
     rows = torch.arange(240).expand(3, -1)
     losses = runs.losses(type(networks[0]).loss, *data.batch(rows), noise)

@@ -7,6 +7,7 @@ import pytest
 
 from acova import ACOVA
 from acova.base import RunFolderError
+from acova.data import stack_views
 from acova.estimators.storage import new_folder
 from conftest import SMALL
 
@@ -51,6 +52,17 @@ def test_names_matrices_and_frames_survive(toy, tmp_path):
     assert list(loaded.index_) == list(model.index_)
     turned = {name: frame.iloc[:, ::-1] for name, frame in frames.items()}
     pd.testing.assert_frame_equal(loaded.assignments(turned), model.assignments())
+
+
+def test_one_named_table_survives_with_its_rows_and_columns(toy, tmp_path):
+    table, sizes = stack_views(toy[0])
+    frame = pd.DataFrame(table, index=pd.RangeIndex(5, 5 + len(table))).add_prefix("f")
+    model = ACOVA(3, **SMALL, view_sizes=sizes).fit(frame)
+    model.save(tmp_path / "run")
+    loaded = ACOVA.load(tmp_path / "run")
+    assert list(loaded.feature_names_in_) == list(frame.columns)
+    pd.testing.assert_frame_equal(loaded.assignments(), model.assignments(), check_index_type=False)
+    pd.testing.assert_frame_equal(loaded.assignments(frame), model.assignments())
 
 
 def test_the_folder_holds_what_it_should_and_no_pickle(fitted, run):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from acova.base import Streams, TrainingError
 from acova.engine.runs import Loss, RunData, Runs
-from acova.engine.step import Step, epoch_batches
+from acova.engine.step import Step
 
 EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
 """Called after each epoch with the phase's name, the epoch, the phase's epochs and every run's record."""
@@ -44,8 +44,6 @@ class Phase:
         Gradients of a run longer than this, over all its parameters, are shortened to it.
     measure : callable or None
         ``measure(network)`` gives more named numbers to record after each epoch.
-    capture : bool
-        Whether steps on a GPU are replayed as a captured graph.
     """
 
     name: str
@@ -57,7 +55,6 @@ class Phase:
     decay: float = 1.0
     clip_norm: float | None = None
     measure: Callable[[Any], Mapping[str, Tensor]] | None = None
-    capture: bool = True
 
 
 def train(
@@ -93,7 +90,7 @@ def train(
     for epoch in range(phase.epochs):
         step.start_epoch()
         order = torch.stack([_fill(step.noise[run], own[run], epoch) for run in range(len(runs))])
-        for rows in epoch_batches(order, phase.batch_size):
+        for rows in torch.split(order, phase.batch_size, dim=1):
             step(rows)
         step.end_epoch()
         latest = _records(phase, epoch, step.sums, runs, data.n_samples)

@@ -23,13 +23,11 @@ class RunData:
     ----------
     views : sequence of V tensors of shape (R, N, P_v), or (1, N, P_v) when all runs share the data
     observed : Tensor of bool, shape (R, N, V), or (1, N, V)
-    n_runs : int
     """
 
-    def __init__(self, views: Sequence[Tensor], observed: Tensor, n_runs: int) -> None:
+    def __init__(self, views: Sequence[Tensor], observed: Tensor) -> None:
         self.views = list(views)
         self.observed = observed
-        self.n_runs = n_runs
         self.n_samples = observed.shape[1]
         self.device = observed.device
 

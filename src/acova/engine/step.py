@@ -1,6 +1,5 @@
 """One optimiser step of all runs; on a GPU it is captured once and replayed as a CUDA graph."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,7 +42,7 @@ class Step:
         self._calls: dict[int, int] = {}
         self._rows: dict[int, Tensor] = {}
         self._graphs: dict[int, torch.cuda.CUDAGraph | None] = {}
-        self._may_capture = cuda and phase.capture
+        self._may_capture = cuda
 
     def __call__(self, rows: Tensor) -> None:
         """Take one step on rows (R, B)."""
@@ -92,8 +91,3 @@ class Step:
             self._graphs[size] = graph
         except RuntimeError:
             self._graphs[size] = None
-
-
-def epoch_batches(order: Tensor, batch_size: int) -> Sequence[Tensor]:
-    """Cut each run's order (R, N) into batches of rows (R, B); the last may be smaller."""
-    return torch.split(order, batch_size, dim=1)

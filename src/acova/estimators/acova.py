@@ -14,21 +14,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import RunFolderError, Streams, check_choice
+from acova.base import Streams, check_choice
 from acova.data import Scaling, Views
 from acova.engine import draw_noise, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checks import check_likelihoods, check_options, scaling_kinds
 from acova.estimators.presets import PRESETS
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import CHUNK, Job, TrainedRun, in_chunks, new_network, train_runs
-from acova.estimators.storage import load_run, save_run
+from acova.estimators.recipe import CHUNK, Job, TrainedRun, in_chunks, train_runs
+from acova.estimators.saving import load_model, save_model
 from acova.functional import ObjectiveParts
 from acova.networks import MultiViewVAE
 
 _SCORE_DRAWS = 16
-_PER_SAMPLE = ("probabilities_", "view_weights_")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_")
 
 
 class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
@@ -362,60 +360,13 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         ``overwrite=True``.
         """
         check_is_fitted(self, "labels_")
-        tensors = {f"network.{name}": value for name, value in self.network_.state_dict().items()}
-        for v, (center, scale) in enumerate(zip(self._scaling.centers, self._scaling.scales, strict=True)):
-            tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
-        tensors |= {name: torch.from_numpy(getattr(self, name)) for name in _PER_SAMPLE}
-        params = self.get_params(deep=False)
-        if not isinstance(self.random_state, int | np.integer):
-            params["random_state"] = None
-        config = {
-            "estimator": type(self).__name__,
-            "params": params,
-            "fitted": {name: getattr(self, name) for name in _FITTED},
-            "index": None if isinstance(self.index_, pd.RangeIndex) else self.index_.tolist(),
-        }
-        save_run(folder, config, tensors, self.assignments(), self.history_, overwrite=overwrite)
+        save_model(self, folder, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
-        config, tensors, history = load_run(folder)
-        if config.get("estimator") != cls.__name__:
-            msg = f"{folder} holds a model of class {config.get('estimator')!r}, not {cls.__name__!r}."
-            raise RunFolderError(msg)
-        try:
-            return cls._unpack(config, tensors, history, device)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            msg = f"{folder} does not hold a whole model ({error}). Fit again, or restore its files."
-            raise RunFolderError(msg) from error
-
-    @classmethod
-    def _unpack(
-        cls, config: Mapping[str, Any], tensors: Mapping[str, Tensor], history: pd.DataFrame, device: str
-    ) -> Self:
-        # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
-        params = {name: _from_json(name, value) for name, value in config["params"].items()}
-        model = cls(**{**params, "device": device})
-        for name in _FITTED:
-            setattr(model, name, _from_json(name, config["fitted"][name]))
-        model.n_features_in_ = sum(model.view_sizes_)
-        model._columns = tuple(None if names is None else tuple(names) for names in model._columns)
-        n_views = len(model.view_sizes_)
-        arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
-        model._scaling = Scaling(*arrays)
-        network = new_network(model, model.view_sizes_, model._likelihoods, Streams(model.seed_))
-        prefix = "network."
-        network.load_state_dict(
-            {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        )
-        model._adopt(network.to(resolve_device(device)))
-        model.history_ = history
-        for name in _PER_SAMPLE:
-            setattr(model, name, tensors[name].numpy())
-        model.labels_ = model.probabilities_.argmax(axis=1)
-        names = config["index"]
-        model.index_ = pd.RangeIndex(len(model.labels_)) if names is None else pd.Index(names)
+        model = load_model(cls, folder, device)
+        assert isinstance(model, cls)
         return model
 
 
@@ -426,9 +377,3 @@ class _Prepared:
     views: Views
     order: NDArray[np.intp]
     jobs: list[Job]
-
-
-def _from_json(name: str, value: Any) -> Any:
-    if not isinstance(value, list) or name == "view_names_":
-        return value
-    return np.array(value) if name in ("correlation", "correlation_start", "objectives_") else tuple(value)

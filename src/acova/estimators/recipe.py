@@ -113,7 +113,7 @@ def _run_data(jobs: Sequence[Job]) -> RunData:
     shared = len({id(job.views) for job in jobs}) == 1
     first = jobs[:1] if shared else jobs
     views = [torch.stack([job.views[v] for job in first]) for v in range(len(jobs[0].views))]
-    return RunData(views, torch.stack([job.observed for job in first]), len(jobs))
+    return RunData(views, torch.stack([job.observed for job in first]))
 
 
 def _sizes(job: Job) -> list[int]:

@@ -1,0 +1,88 @@
+"""A fitted ACOVA to and from a run folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from acova.base import RunFolderError, Streams
+from acova.data import Scaling
+from acova.engine import resolve_device
+from acova.estimators.recipe import new_network
+from acova.estimators.storage import load_run, save_run
+
+if TYPE_CHECKING:
+    from acova.estimators.acova import ACOVA
+
+_PER_SAMPLE = ("probabilities_", "view_weights_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_")
+_PREFIX = "network."
+
+
+def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
+    """Write what `load_model` needs, and the tables people read."""
+    tensors = {_PREFIX + name: value for name, value in model.network_.state_dict().items()}
+    for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
+        tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
+    tensors |= {name: torch.from_numpy(getattr(model, name)) for name in _PER_SAMPLE}
+    params = model.get_params(deep=False)
+    if not isinstance(model.random_state, int | np.integer):
+        params["random_state"] = None
+    config = {
+        "estimator": type(model).__name__,
+        "params": params,
+        "fitted": {name: getattr(model, name) for name in _FITTED},
+        "feature_names": getattr(model, "feature_names_in_", None),
+        "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
+    }
+    save_run(folder, config, tensors, model.assignments(), model.history_, overwrite=overwrite)
+
+
+def load_model(cls: type["ACOVA"], folder: str | Path, device: str) -> "ACOVA":
+    """Read a model of the given class, or say what is wrong with the folder."""
+    config, tensors, history = load_run(folder)
+    if config.get("estimator") != cls.__name__:
+        msg = f"{folder} holds a model of class {config.get('estimator')!r}, not {cls.__name__!r}."
+        raise RunFolderError(msg)
+    try:
+        model = _unpacked(cls, config, tensors, device)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        msg = f"{folder} does not hold a whole model ({error}). Fit again, or restore its files."
+        raise RunFolderError(msg) from error
+    model.history_ = history
+    return model
+
+
+def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> "ACOVA":
+    # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
+    params = {name: _from_json(name, value) for name, value in config["params"].items()}
+    model = cls(**{**params, "device": device})
+    for name in _FITTED:
+        setattr(model, name, _from_json(name, config["fitted"][name]))
+    model.n_features_in_ = sum(model.view_sizes_)
+    model._columns = tuple(None if names is None else tuple(names) for names in model._columns)
+    if config["feature_names"] is not None:
+        model.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    n_views = len(model.view_sizes_)
+    arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
+    model._scaling = Scaling(*arrays)
+    network = new_network(model, model.view_sizes_, model._likelihoods, Streams(model.seed_))
+    weights = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
+    network.load_state_dict(weights)
+    model._adopt(network.to(resolve_device(device)))
+    for name in _PER_SAMPLE:
+        setattr(model, name, tensors[name].numpy())
+    names = config["index"]
+    model.index_ = pd.RangeIndex(len(model.probabilities_)) if names is None else pd.Index(names)
+    model.labels_ = model.probabilities_.argmax(axis=1)
+    return model
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if not isinstance(value, list) or name == "view_names_":
+        return value
+    return np.array(value) if name in ("correlation", "correlation_start", "objectives_") else tuple(value)

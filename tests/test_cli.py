@@ -204,3 +204,18 @@ def test_the_demo_beats_the_baseline_and_saves_run_and_figures(acova, tmp_path):
 def test_the_module_runs_as_a_command():
     done = subprocess.run([sys.executable, "-m", "acova", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("acova 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume", "."], "holds no interrupted fit"),
+        (["--resume", ".", "--alpha", "3"], "leave out everything else"),
+        ([], "give the data and --out RUN, or --resume RUN"),
+        (["digits"], "give the data and --out RUN, or --resume RUN"),
+    ],
+)
+def test_resume_says_what_is_missing(acova, arguments, message):
+    code, _, err = acova("fit", *arguments)
+    assert code == 2
+    assert message in err

@@ -94,11 +94,11 @@ def test_runs_are_split_when_memory_runs_out(monkeypatch):
     sizes = []
     whole = recipe._train_together
 
-    def small_device(jobs, networks, report):
+    def small_device(jobs, *rest):
         sizes.append(len(jobs))
         if len(jobs) > 2:
             raise torch.cuda.OutOfMemoryError
-        return whole(jobs, networks, report)
+        return whole(jobs, *rest)
 
     monkeypatch.setattr(recipe, "_train_together", small_device)
     model = ACOVA(3, **{**SHORT, "warmup_epochs": 10}, n_init=5, random_state=0).fit(views)

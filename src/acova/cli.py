@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +15,9 @@ from acova.base.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
     from rich.table import Table
 
-    from acova.data import Dataset
     from acova.estimators import ACOVA
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes")
+_OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoint")
 """Estimator keywords that `fit` offers in its own way, or that files settle."""
 
 
@@ -133,43 +133,104 @@ def demo(
 )
 def fit(
     ctx: typer.Context,
-    data: Annotated[str, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the run to.")],
+    data: Annotated[
+        str | None, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables or arrays.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
     clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
+    stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Cluster data and write a run folder."""
+    """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
+    from acova.estimators.storage import begin_run, begun_run, check_free
+
+    if resume is not None:
+        others = (data, out, clusters, preset, missing, stream, force, seed, pattern)
+        if ctx.args or others != (None, None, None, None, 0.0, False, False, 0, "uniform_size"):
+            msg = "fit: --resume RUN takes data and settings from the run; leave out everything else but --quiet."
+            raise OptionError(msg)
+        command, out = begun_run(resume), resume
+    else:
+        if data is None or out is None:
+            msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
+            raise OptionError(msg)
+        check_free(out, overwrite=force)
+        settings = _estimator_options(ctx.args)
+        if clusters is not None:
+            settings["n_clusters"] = clusters
+        elif preset is None:
+            msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
+            raise OptionError(msg)
+        command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
+        command |= {"stream": stream, "settings": settings}
+    views, labels, model = _prepared(command, quiet=quiet)
+    if _is_first_process() and resume is None:
+        begin_run(out, command, overwrite=force)
+    _fit_and_save(model, views, out)
+    if _is_first_process():
+        _tell(model, views, labels)
+        typer.echo(f"Run: {out}")
+
+
+def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, ACOVA]":
+    """Return the views, the known classes and the estimator that a fit's arguments mean."""
     from acova.data import make_observed
     from acova.estimators import ACOVA
-    from acova.estimators.storage import check_free
+
+    views, labels = _load(command["data"], stream=command["stream"])
+    if command["missing"] and command["stream"]:
+        msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
+        raise OptionError(msg)
+    if command["missing"]:
+        hidden = command["missing"], command["pattern"], command["seed"]
+        views = views.hide(make_observed(views.n_samples, views.n_views, *hidden))
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()
+    }
+    settings |= {"random_state": command["seed"], "verbose": not quiet}
+    preset = command["preset"]
+    return views, labels, ACOVA(**settings) if preset is None else ACOVA.preset(preset, **settings)
+
+
+def _fit_and_save(model: "ACOVA", views: Any, out: Path) -> None:
+    """Train with checkpoints in the run folder, and replace it by the finished run."""
+    from acova.estimators.storage import abandon_run
+
+    model.set_params(checkpoint=out / "checkpoint")
+    try:
+        model._fit(views, None)
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", err=True)
+        raise typer.Exit(130) from None
+    except AcovaError:
+        if _is_first_process():
+            abandon_run(out)
+        raise
+    model.set_params(checkpoint=None)
+    if _is_first_process():
+        model.save(out, overwrite=True)
+
+
+def _is_first_process() -> bool:
+    from acova.engine import current_processes
+
+    return current_processes().rank == 0
+
+
+def _tell(model: "ACOVA", views: Any, labels: "NDArray[Any] | None") -> None:
     from acova.metrics import clustering_scores
 
-    check_free(out, overwrite=force)
-    settings = _estimator_options(ctx.args)
-    if clusters is not None:
-        settings["n_clusters"] = clusters
-    elif preset is None:
-        msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
-        raise OptionError(msg)
-    dataset = _load(data)
-    views = dataset.views
-    if missing:
-        views = views.hide(make_observed(views.n_samples, views.n_views, missing, pattern, seed))
-    settings |= {"random_state": seed, "verbose": not quiet}
-    model = ACOVA(**settings) if preset is None else ACOVA.preset(preset, **settings)
-    model.fit(views)
-    model.save(out, overwrite=force)
     typer.echo(f"{views}\n")
-    _show(_size_table(model.assignments()))
+    _show(_size_table(model.iter_assignments()))
     _show(_correlation_table(model))
-    if dataset.labels is not None:
-        _show(_score_table({"ACOVA": clustering_scores(dataset.labels, model.labels_)}))
-    typer.echo(f"Run: {out}")
+    if labels is not None:
+        _show(_score_table({"ACOVA": clustering_scores(labels, model.labels_)}))
 
 
 @app.command()
@@ -177,6 +238,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
     data: Annotated[str, typer.Argument(help="As for fit; views may be missing altogether.")],
     out: Annotated[Path, typer.Option(help="Table to write: label, probabilities and view weights per sample.")],
+    stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
 ) -> None:
@@ -186,13 +248,20 @@ def predict(
     if out.exists() and not force:
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
-    table = ACOVA.load(run, device=device).assignments(_load(data).views)
+    model = ACOVA.load(run, device=device)
+    views, _ = _load(data, stream=stream)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
-    table.to_csv(part, index_label="sample")
+
+    def written() -> "Iterator[pd.DataFrame]":
+        for number, table in enumerate(model.iter_assignments(views)):
+            table.to_csv(part, index_label="sample", mode="a" if number else "w", header=not number)
+            yield table
+
+    sizes = _size_table(written())
     part.replace(out)
-    _show(_size_table(table))
-    typer.echo(f"Labels of {len(table)} samples: {out}")
+    _show(sizes)
+    typer.echo(f"Labels of {len(views)} samples: {out}")
 
 
 @app.command()
@@ -227,15 +296,20 @@ def datasets() -> None:
     _show(table)
 
 
-def _load(data: str) -> "Dataset":
-    from acova.data import dataset_names, load_dataset, read_views
+def _load(data: str, *, stream: bool) -> "tuple[Any, NDArray[Any] | None]":
+    """Return the views and, where they are known, the classes of the samples."""
+    from acova.data import StoredViews, dataset_names, load_dataset, read_views
 
+    if stream:
+        return StoredViews.of(Path(data)), None
     if data in dataset_names():
-        return load_dataset(data)
-    if not Path(data).exists() and not Path(data).suffix:
+        dataset = load_dataset(data)
+    elif not Path(data).exists() and not Path(data).suffix:
         msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
         raise DataError(msg + near_miss(data, dataset_names()))
-    return read_views(data)
+    else:
+        dataset = read_views(data)
+    return dataset.views, dataset.labels
 
 
 def _show(table: "Table") -> None:
@@ -266,10 +340,14 @@ def _correlation_table(model: "ACOVA") -> "Table":
     return table
 
 
-def _size_table(assignments: "pd.DataFrame") -> "Table":
+def _size_table(assignments: "Iterable[pd.DataFrame]") -> "Table":
+    """Count the samples of each cluster in tables that come piece by piece."""
+    import pandas as pd
     from rich.table import Table
 
+    pieces = [frame.groupby("label")["confidence"].agg(["size", "sum"]) for frame in assignments]
+    totals = pd.concat(pieces).groupby(level=0).sum()
     table = Table("cluster", "samples", "mean confidence", title="Clusters")
-    for cluster, rows in assignments.groupby("label"):
-        table.add_row(str(cluster), str(len(rows)), f"{rows['confidence'].mean():.2f}")
+    for cluster, row in totals.iterrows():
+        table.add_row(str(cluster), f"{row['size']:.0f}", f"{row['sum'] / row['size']:.2f}")
     return table

@@ -12,7 +12,7 @@ from acova.estimators import ACOVA
 from acova.metrics import clustering_scores
 from acova.plots import save_figures
 
-SETTINGS = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 40, "epochs": 60}
+SETTINGS = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 80, "epochs": 80}
 """Small enough for a laptop; everything else is ACOVA's default."""
 
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 
-from acova.base import OptionError
-from acova.data import SCALINGS, Scaling, Views, make_observed
+from acova.base import DataError, OptionError
+from acova.data import BLOCK, SCALINGS, Scaling, StoredViews, Views, extremes, make_observed, observed_counts
 
 
 def example(dtype=np.float64, seed=0):
@@ -109,3 +110,69 @@ def test_an_unknown_scaling_is_refused():
         OptionError, match=r"kind must be 'zscore', 'range', 'none'; got 'zscor'.*Did you mean 'zscore'"
     ):
         Scaling.fit(Views.of([np.ones((2, 2))]), ("zscor",))
+
+
+def stored_and_in_memory(folder, dtype, seed=0):
+    """Views over several blocks, in files and in memory; the second is missing in one whole block."""
+    rng = np.random.default_rng(seed)
+    n = 3 * BLOCK + 700
+    arrays = [rng.normal(1e4, 2.0, (n, 3)), rng.gamma(2.0, 5.0, (n, 2)), rng.random((n, 4))]
+    arrays[0][:, 1] = 0.1  # a constant whose mean is not exact in binary
+    observed = make_observed(n, 3, 0.4, random_state=seed)
+    observed[BLOCK : 2 * BLOCK] = True, False, True
+    arrays = [array.astype(dtype) for array in arrays]
+    for v, array in enumerate(arrays):
+        np.save(folder / f"{v}.npy", array)
+    np.save(folder / "observed.npy", observed)
+    return StoredViews.of(folder), Views.of(arrays, observed)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("kinds", [("zscore",) * 3, ("range",) * 3, ("none", "zscore", "range"), ("none",) * 3])
+def test_stored_views_give_the_scaling_of_views_in_memory(tmp_path, kinds, dtype):
+    stored, views = stored_and_in_memory(tmp_path, dtype)
+    found, expected = Scaling.fit(stored, kinds), Scaling.fit(views, kinds)
+    for mine, other in zip((*found.centers, *found.scales), (*expected.centers, *expected.scales), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-10)
+        assert mine.dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_block_gives_the_statistics_of_all_rows_at_once_to_the_bit(dtype):
+    arrays, observed = example(dtype)
+    views = Views.of(arrays, observed)
+    for v, array in enumerate(arrays):
+        rows = array[observed[:, v]]
+        scaler = StandardScaler().fit(rows.astype(np.float64))
+        zscore, span = Scaling.fit(views, ("zscore",) * 2), Scaling.fit(views, ("range",) * 2)
+        np.testing.assert_array_equal(zscore.centers[v], scaler.mean_)
+        np.testing.assert_array_equal(zscore.scales[v], scaler.scale_)
+        np.testing.assert_array_equal(span.centers[v], np.full(rows.shape[1], rows.mean(dtype=np.float64)))
+        np.testing.assert_array_equal(span.scales[v], np.full(rows.shape[1], float(rows.max()) - float(rows.min())))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extremes_and_counts_are_those_of_the_observed_rows(tmp_path, dtype):
+    stored, views = stored_and_in_memory(tmp_path, dtype)
+    limits = [(float(views.rows(v).min()), float(views.rows(v).max())) for v in range(3)]
+    for given in (stored, views):
+        assert extremes(given) == limits
+        np.testing.assert_array_equal(observed_counts(given), views.observed.sum(axis=0))
+        assert observed_counts(given).dtype == np.int64
+
+
+def test_a_view_seen_nowhere_has_no_extremes_and_teaches_nothing():
+    views = Views.of({"a": np.ones((2, 2)), "b": np.ones((2, 1))}, [[1, 0], [1, 0]])
+    np.testing.assert_array_equal(extremes(views), [[1, 1], [np.nan, np.nan]])
+    np.testing.assert_array_equal(observed_counts(views), [2, 0])
+    for kind in ("zscore", "range"):
+        with pytest.raises(DataError, match=r"Scaling: view 'b' is observed for no sample.*leave it out"):
+            Scaling.fit(views, (kind, kind))
+    assert Scaling.fit(views, ("zscore", "none")).scales[1] == 1
+
+
+def test_views_that_stay_as_they_are_are_not_read(tmp_path):
+    stored, _ = stored_and_in_memory(tmp_path, np.float32)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert [scale.tolist() for scale in Scaling.fit(stored, ("none",) * 3).scales] == [[1] * 3, [1] * 2, [1] * 4]

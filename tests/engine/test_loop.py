@@ -3,11 +3,11 @@ import pytest
 import torch
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.engine import ParameterGroup, Phase, RunData, Runs, resolve_device, runs_that_fit, seeded, train
+from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer, resolve_device, runs_that_fit, seeded
 
 
 class Linear(torch.nn.Module):
-    """Mean over the batch of (x·w - noise)²: small enough to follow by hand."""
+    """(x·w - noise)² per sample: small enough to follow by hand."""
 
     mapped = False
 
@@ -17,7 +17,7 @@ class Linear(torch.nn.Module):
 
     def loss(self, views, observed, noise):
         errors = (views[0] @ self.weight - noise[:, 0]).square()
-        return {"total": errors.mean(), "first": errors.mean() * 2}
+        return {"total": errors, "first": errors * 2}
 
 
 def phase_of(**settings):
@@ -28,8 +28,9 @@ def phase_of(**settings):
 
 def trained(phase, data, seed, report=None, **kind):
     network = Linear()
-    records = train(phase, Runs([network], **kind), data, [Streams(seed)], report)
-    return network.weight.detach(), records[0]
+    trainer = Trainer(Runs([network], **kind), data, [Streams(seed)], report)
+    trainer.train(phase)
+    return network.weight.detach(), trainer.records[0]
 
 
 @pytest.fixture
@@ -42,9 +43,9 @@ def draws(seed, epoch):
     """The noise and the order that a run with this seed uses in an epoch."""
     streams = Streams(seed).child("fit")
     generator = torch.Generator()
-    noise = torch.empty(10, 1).normal_(generator=generator.manual_seed(streams.integer("noise", epoch)))
-    order = torch.randperm(10, generator=generator.manual_seed(streams.integer("order", epoch)))
-    return noise.numpy()[:, 0], order.numpy()
+    noise = torch.empty(1024, 1).normal_(generator=generator.manual_seed(streams.integer("noise", epoch, 0)))
+    order = torch.randperm(10, generator=generator.manual_seed(streams.integer("order", epoch, 0)))
+    return noise.numpy()[:10, 0], order.numpy()
 
 
 @pytest.mark.parametrize("stacked", [False, True])
@@ -69,13 +70,15 @@ def test_runs_beside_it_do_not_change_a_run():
     views, observed = torch.from_numpy(rng.normal(size=(7, 10, 3))), torch.ones(7, 10, 1, dtype=torch.bool)
     networks = [Linear(run) for run in range(7)]
     phase = phase_of(clip_norm=0.7)
-    records = train(phase, Runs(networks), RunData([views], observed), [Streams(run) for run in range(7)])
+    trainer = Trainer(Runs(networks), RunData([views], observed), [Streams(run) for run in range(7)])
+    trainer.train(phase)
     for run in range(7):
         alone = Linear(run)
-        data = RunData([views[run : run + 1]], observed[:1])
-        expected = train(phase, Runs([alone]), data, [Streams(run)])[0]
+        single = Trainer(Runs([alone]), RunData([views[run : run + 1]], observed[:1]), [Streams(run)])
+        single.train(phase)
         torch.testing.assert_close(networks[run].weight, alone.weight, rtol=1e-12, atol=1e-12)
-        assert [record["total"] for record in records[run]] == pytest.approx([record["total"] for record in expected])
+        totals = [[record["total"] for record in records] for records in (trainer.records[run], single.records[0])]
+        assert totals[0] == pytest.approx(totals[1])
 
 
 def test_stacked_networks_are_windows_on_the_stack():
@@ -125,7 +128,7 @@ def test_a_phase_of_no_epochs_does_nothing(data):
 
 def test_training_that_diverges_says_so(data):
     def infinite(network, *_):
-        return {"total": network.weight.sum() * torch.inf}
+        return {"total": network.weight.sum() * torch.inf * torch.ones(4)}
 
     with pytest.raises(TrainingError, match=r"non-finite in epoch 1 of phase 'fit'.*standardize=True"):
         trained(phase_of(loss=infinite), data, 1)
@@ -151,3 +154,38 @@ def test_devices_resolve_or_say_why_not():
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(OptionError, match=r"device must be 'auto'.*got 'gpu'.*device='cpu'"):
         resolve_device("gpu")
+
+
+@pytest.mark.parametrize("rates", [[0.1, 0.1, 0.1], [0.1, 0.3, 0.1], [0.2, 0.05, 0.4]])
+def test_every_run_learns_at_its_own_rate(rates):
+    rng = np.random.default_rng(0)
+    views, observed = torch.from_numpy(rng.normal(size=(3, 10, 3))), torch.ones(3, 10, 1, dtype=torch.bool)
+    networks = [Linear(run) for run in range(3)]
+    trainer = Trainer(Runs(networks), RunData([views], observed), [Streams(run) for run in range(3)])
+    trainer.train(phase_of(groups=[ParameterGroup(["weight"], rates)], decay=0.9, clip_norm=0.7))
+    for run, rate in enumerate(rates):
+        alone = Linear(run)
+        single = Trainer(Runs([alone]), RunData([views[run : run + 1]], observed[:1]), [Streams(run)])
+        single.train(phase_of(groups=[ParameterGroup(["weight"], rate)], decay=0.9, clip_norm=0.7))
+        torch.testing.assert_close(networks[run].weight, alone.weight, rtol=1e-12, atol=1e-12)
+
+
+def test_a_run_stops_when_its_own_loss_stands_still():
+    """A run whose targets are met at once stops early; the one beside it, far off, goes on as if alone."""
+
+    def loss(network, views, observed, noise):
+        return {"total": (views[0] @ network.weight - views[0].sum(1)).square() + 1.0}
+
+    views, observed = torch.eye(3, dtype=torch.float64).expand(2, 3, 3), torch.ones(2, 3, 1, dtype=torch.bool)
+    phase = phase_of(epochs=60, batch_size=3, loss=loss, patience=4, tol=1e-3)
+    networks = [Linear(1.0), Linear(30.0)]
+    trainer = Trainer(Runs(networks), RunData([views], observed), [Streams(0), Streams(1)])
+    trainer.train(phase)
+    # The first epoch is the best one: four epochs later nothing has improved.
+    assert [record["epoch"] for record in trainer.records[0]] == [1, 2, 3, 4, 5]
+    assert len(trainer.records[1]) == 60
+    torch.testing.assert_close(networks[0].weight.detach(), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-12)
+    alone = Linear(30.0)
+    single = Trainer(Runs([alone]), RunData([views[:1]], observed[:1]), [Streams(1)])
+    single.train(phase)
+    torch.testing.assert_close(networks[1].weight, alone.weight)

@@ -11,8 +11,9 @@ from sklearn.preprocessing import FunctionTransformer
 from acova import ACOVA, Views
 from acova.base import DataError, OptionError, Streams, TrainingError
 from acova.data import make_observed, stack_views
-from acova.engine import draw_noise
+from acova.engine import fill_noise
 from acova.estimators import PRESETS
+from acova.estimators.inference import tensors
 from acova.functional import correlation_matrix, distance_to_identity
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
@@ -196,7 +197,7 @@ def test_new_samples_may_have_any_subset_of_views(fitted, names):
 def test_prediction_in_chunks_is_the_same(toy, fitted, monkeypatch):
     views, _ = toy
     whole = fitted.transform(views)
-    monkeypatch.setattr("acova.estimators.acova.CHUNK", 37)
+    monkeypatch.setattr("acova.estimators.inference.CHUNK", 37)
     np.testing.assert_allclose(fitted.transform(views), whole, rtol=1e-4, atol=1e-5)
 
 
@@ -225,13 +226,14 @@ def test_one_cluster_is_allowed(toy):
 def test_score_is_the_mean_elbo_of_the_training_objective(toy, fitted):
     """Rebuilt from the network, with the documented draws."""
     views, _ = toy
-    scaled, observed = fitted._tensors(views, torch.device("cpu"))
+    scaled, observed = tensors(views, fitted._scaling, torch.device("cpu"))
     streams = Streams(fitted.seed_).child("score")
     values = []
     for draw in range(16):
-        noise = draw_noise(streams.integer(0, draw), len(views), 2, SMALL["latent_dim"])
+        noise = torch.empty(len(views), 2, SMALL["latent_dim"])
+        fill_noise(noise, [(0, len(views))], streams, draw)
         parts = fitted.network_.loss(scaled, observed, noise)
-        values.append((parts["reconstruction"] + parts["kl_z"] + parts["kl_c"]).item())
+        values.append((parts["reconstruction"] + parts["kl_z"] + parts["kl_c"]).mean().item())
     assert fitted.score(views) == pytest.approx(-np.mean(values), rel=1e-5)
     worse = Views.of({n: a + 5 for n, a in zip(views.names, views.arrays, strict=True)})
     assert fitted.score(worse) < fitted.score(views)
@@ -268,7 +270,7 @@ def test_correlation_starts_where_it_is_told(start):
         expected = correlation_matrix(torch.from_numpy(np.abs(noise)))[0, 1].item()
     elif isinstance(start, str) and start == "similarity":
         with torch.no_grad():
-            codes = model.network_.codes(*model._tensors(views, torch.device("cpu"))).numpy()[views.complete]
+            codes = model.network_.codes(*tensors(views, model._scaling, torch.device("cpu"))).numpy()[views.complete]
         flat = codes.transpose(1, 0, 2).reshape(2, -1).astype(float)
         expected = 0.99 * flat[0] @ flat[1] / np.linalg.norm(flat[0]) / np.linalg.norm(flat[1])
     else:

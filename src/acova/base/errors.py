@@ -22,6 +22,10 @@ class RunFolderError(AcovaError, OSError):
     """A saved run cannot be read, or must not be overwritten."""
 
 
+class ProcessError(AcovaError, RuntimeError):
+    """Another process of a job is gone."""
+
+
 class TrainingError(AcovaError, ArithmeticError):
     """Training left the range of finite numbers."""
 

@@ -1,20 +1,26 @@
-"""Views with holes: the container, masks, scaling, file formats and data sets."""
+"""Views with holes: the container, masks, scaling, file formats, storage on disk and data sets."""
 
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.formats import Dataset, read_views
 from acova.data.masks import PATTERNS, make_observed
-from acova.data.preprocessing import SCALINGS, Scaling
+from acova.data.preprocessing import SCALINGS, Scaling, extremes, observed_counts
+from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.views import Views, stack_views
 
 __all__ = [
+    "BLOCK",
     "PATTERNS",
     "SCALINGS",
     "Dataset",
     "Scaling",
+    "StoredViews",
     "Views",
     "dataset_names",
+    "extremes",
+    "is_stored",
     "load_dataset",
     "make_observed",
+    "observed_counts",
     "read_views",
     "stack_views",
 ]

@@ -1,15 +1,19 @@
-"""Scaling of the views, learned from observed rows only."""
+"""Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from acova.base import check_choice
+from acova.base import DataError, check_choice
+from acova.data.inputs import FloatArray
+from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
 
-SCALINGS = ("zscore", "range", "none")
+Affine = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -25,17 +29,26 @@ class Scaling:
     scales: tuple[NDArray[np.float64], ...]
 
     @classmethod
-    def fit(cls, views: Views, kinds: tuple[str, ...]) -> "Scaling":
-        """Learn the map of each view from its observed rows.
+    def fit(cls, views: Views | StoredViews, kinds: tuple[str, ...]) -> "Scaling":
+        """Learn the map of each view from its observed rows, in one pass.
 
         Parameters
         ----------
-        views : Views
+        views : Views or StoredViews
         kinds : one of "zscore", "range", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
             ``"range"``: one mean and one range for the whole view; ``"none"``: as is.
         """
-        pairs = [_fit_view(views.rows(v), kind) for v, kind in enumerate(kinds)]
+        for kind in kinds:
+            check_choice("Scaling", "kind", kind, SCALINGS)
+        learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
+        if any(kind != "none" for kind in kinds):
+            for block in blocks_of(views):
+                for v, learner in enumerate(learners):
+                    rows = block.rows(v)
+                    if len(rows):
+                        learner.add(rows)
+        pairs = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
         return cls(tuple(center for center, _ in pairs), tuple(scale for _, scale in pairs))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
@@ -49,13 +62,76 @@ class Scaling:
         return scaled
 
 
-def _fit_view(rows: NDArray[np.floating], kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    check_choice("Scaling", "kind", kind, SCALINGS)
-    width = rows.shape[1]
-    if kind == "none":
-        return np.zeros(width), np.ones(width)
-    if kind == "zscore":
-        scaler = StandardScaler().fit(rows.astype(np.float64, copy=False))
-        return scaler.mean_, scaler.scale_
-    spread = float(rows.max()) - float(rows.min())
-    return np.full(width, rows.mean(dtype=np.float64)), np.full(width, spread or 1.0)
+def extremes(views: Views | StoredViews) -> list[tuple[float, float]]:
+    """Return the smallest and the largest observed cell of each view; NaN for a view that is observed nowhere."""
+    found = np.full((views.n_views, 2), np.nan)
+    for block in blocks_of(views):
+        for v in range(views.n_views):
+            rows = block.rows(v)
+            if len(rows):
+                found[v] = np.fmin(found[v, 0], rows.min()), np.fmax(found[v, 1], rows.max())
+    return [(float(low), float(high)) for low, high in found]
+
+
+def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
+    """Return the number of samples that have each view, shape (V,)."""
+    counts = np.zeros(views.n_views, dtype=np.int64)
+    for block in blocks_of(views):
+        counts += block.observed.sum(axis=0)
+    return counts
+
+
+class _Learner(Protocol):
+    """Learns the map of one view from its observed rows, given in any number of blocks."""
+
+    def add(self, rows: FloatArray) -> None: ...
+    def result(self, name: str) -> Affine: ...
+
+
+class _Identity:
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def add(self, rows: FloatArray) -> None:
+        pass
+
+    def result(self, name: str) -> Affine:
+        return np.zeros(self._size), np.ones(self._size)
+
+
+class _ByFeature:
+    def __init__(self, size: int) -> None:
+        self._scaler = StandardScaler()
+
+    def add(self, rows: FloatArray) -> None:
+        self._scaler.partial_fit(rows.astype(np.float64, copy=False))
+
+    def result(self, name: str) -> Affine:
+        _check_seen(name, hasattr(self._scaler, "mean_"))
+        return self._scaler.mean_, self._scaler.scale_
+
+
+class _ByView:
+    def __init__(self, size: int) -> None:
+        self._size, self._cells, self._total = size, 0, 0.0
+        self._low, self._high = np.inf, -np.inf
+
+    def add(self, rows: FloatArray) -> None:
+        self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
+        self._total += float(rows.sum(dtype=np.float64))
+        self._cells += rows.size
+
+    def result(self, name: str) -> Affine:
+        _check_seen(name, self._cells > 0)
+        spread = self._high - self._low
+        return np.full(self._size, self._total / self._cells), np.full(self._size, spread or 1.0)
+
+
+def _check_seen(name: str, seen: bool) -> None:
+    if not seen:
+        msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
+        raise DataError(msg)
+
+
+_LEARNERS: dict[str, Callable[[int], _Learner]] = {"zscore": _ByFeature, "range": _ByView, "none": _Identity}
+SCALINGS = tuple(_LEARNERS)

@@ -1,19 +1,38 @@
 """Trains any network, many runs at once: phases, mini-batches, optimiser steps. It knows no model."""
 
-from acova.engine.loop import EpochReport, ParameterGroup, Phase, train
-from acova.engine.runs import RunData, Runs
-from acova.engine.runtime import draw_noise, matmul_precision, resolve_device, runs_that_fit, seeded
+from acova.engine.data import Reader, RunData, StreamedData, fill_noise
+from acova.engine.keeper import Keeper, read_state, write_whole
+from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
+from acova.engine.processes import ALONE, Processes, clear_loss_of_contact, current_processes
+from acova.engine.runs import Runs
+from acova.engine.runtime import (
+    matmul_precision,
+    network_dtype,
+    resolve_device,
+    runs_that_fit,
+    seeded,
+)
 
 __all__ = [
+    "ALONE",
     "EpochReport",
+    "Keeper",
     "ParameterGroup",
     "Phase",
+    "Processes",
+    "Reader",
     "RunData",
     "Runs",
-    "draw_noise",
+    "StreamedData",
+    "Trainer",
+    "clear_loss_of_contact",
+    "current_processes",
+    "fill_noise",
     "matmul_precision",
+    "network_dtype",
+    "read_state",
     "resolve_device",
     "runs_that_fit",
     "seeded",
-    "train",
+    "write_whole",
 ]

@@ -1,14 +1,17 @@
 """The training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from acova.base import Streams, TrainingError
-from acova.engine.runs import Loss, RunData, Runs
+from acova.engine.data import RunData, StreamedData, fill_noise
+from acova.engine.keeper import Keeper, State
+from acova.engine.processes import clear_loss_of_contact
+from acova.engine.runs import Loss, Runs
 from acova.engine.step import Step
 
 EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
@@ -17,10 +20,10 @@ EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters, by name, that share a learning rate."""
+    """Parameters, by name, that share a learning rate: one for all runs, or one for each."""
 
     names: Sequence[str]
-    learning_rate: float
+    learning_rate: float | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Phase:
         Also names the phase's random streams.
     epochs, batch_size : int
     loss : callable
-        ``loss(network, views, observed, noise)`` returns named scalars; ``"total"`` is minimised.
+        ``loss(network, views, observed, noise)`` returns named values per sample, each (N,); the mean of ``"total"``
+        is minimised.
     groups : sequence of ParameterGroup
         Trained by Adam.
     noise_shape : tuple of int
@@ -44,6 +48,10 @@ class Phase:
         Gradients of a run longer than this, over all its parameters, are shortened to it.
     measure : callable or None
         ``measure(network)`` gives more named numbers to record after each epoch.
+    patience : int or None
+        A run stops after this many epochs in which its loss did not fall by `tol` times its size; None trains all
+        epochs.
+    tol : float
     """
 
     name: str
@@ -55,80 +63,165 @@ class Phase:
     decay: float = 1.0
     clip_norm: float | None = None
     measure: Callable[[Any], Mapping[str, Tensor]] | None = None
+    patience: int | None = None
+    tol: float = 0.0
 
 
-def train(
-    phase: Phase,
-    runs: Runs,
-    data: RunData,
-    streams: Sequence[Streams],
-    report: EpochReport | None = None,
-) -> list[list[dict[str, Any]]]:
-    """Run one phase of all runs and return a record per run and epoch.
+class Trainer:
+    """Takes runs through phases and keeps a record of every run and epoch.
 
     A run's order of samples and its noise come from its own streams, named after the phase and the epoch, and the noise
-    belongs to the sample: neither reporting, batching nor the runs beside it change what is drawn.
+    belongs to the sample: neither reporting, batching, the runs beside it nor an interruption change what is drawn.
 
     Parameters
     ----------
-    phase : Phase
     runs : Runs
-    data : RunData
+    data : RunData or StreamedData
     streams : sequence of R Streams
     report : callable, optional
+    keeper : Keeper, optional
+        Writes checkpoints, and holds the state to go on from.
 
-    Returns
-    -------
-    list of R lists of dict
-        ``phase``, ``epoch`` and the sample-weighted mean of every named part of the loss.
+    Attributes
+    ----------
+    records : list of R lists of dict
+        ``phase``, ``epoch`` and the mean over the samples of every named part of the loss.
     """
-    records: list[list[dict[str, Any]]] = [[] for _ in runs.networks]
-    if not phase.epochs:
-        return records
-    step = Step(phase, runs, data)
-    own = [stream.child(phase.name) for stream in streams]
-    for epoch in range(phase.epochs):
-        step.start_epoch()
-        order = torch.stack([_fill(step.noise[run], own[run], epoch) for run in range(len(runs))])
-        for rows in torch.split(order, phase.batch_size, dim=1):
-            step(rows)
+
+    def __init__(
+        self,
+        runs: Runs,
+        data: RunData | StreamedData,
+        streams: Sequence[Streams],
+        report: EpochReport | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.runs, self.data, self._streams, self._report = runs, data, streams, report
+        self._keeper = keeper or Keeper()
+        self.records: list[list[dict[str, Any]]] = [[] for _ in runs.networks]
+
+    def train(self, phase: Phase, prepare: Callable[[], None] | None = None) -> None:
+        """Run one phase of all runs; with a state to go on from, only what is left of it.
+
+        `prepare` is called before the phase's first step, and not again when the phase is resumed.
+        """
+        state = self._keeper.resumed
+        if state is not None and state.phase != phase.name:
+            return  # the state is of a later phase, and phases come in order
+        if state is None and prepare is not None:
+            prepare()
+        if not phase.epochs:
+            return
+        step = Step(phase, self.runs, self.data.resident)
+        stopping = _Stopping(phase, self.runs)
+        epoch, skip = 0, 0
+        if state is not None:
+            self._keeper.resumed = None
+            step.load(state.tensors)
+            self.records = state.records
+            stopping.load(state)
+            epoch, skip = state.epoch, state.step
+        with clear_loss_of_contact(self.runs.processes):
+            while epoch < phase.epochs and not stopping.all_stopped:
+                self._epoch(phase, step, stopping, epoch, skip)
+                epoch, skip = epoch + 1, 0
+        stopping.put_back()
+
+    def _epoch(self, phase: Phase, step: Step, stopping: "_Stopping", epoch: int, skip: int) -> None:
+        own = [stream.child(phase.name) for stream in self._streams]
+        if not skip:
+            step.start_epoch()
+        taken = 0
+        for window in self.data.windows(own, epoch):
+            for run, streams in enumerate(own):
+                fill_noise(step.noise[run], window.spans, streams, epoch)
+            for rows, batch in window.batches(phase.batch_size):
+                taken += 1
+                if taken <= skip:
+                    continue
+                step(rows, batch)
+                if self._keeper.stop_requested:
+                    self._keeper.stop(State(phase.name, epoch, taken, self.records, *stopping.state(), step.state()))
         step.end_epoch()
-        latest = _records(phase, epoch, step.sums, runs, data.n_samples)
-        for record, mine in zip(latest, records, strict=True):
-            mine.append(record)
-        if report is not None:
-            report(phase.name, epoch + 1, phase.epochs, latest)
-    return records
+        latest = self._latest(phase, epoch, step)
+        for run, record in enumerate(latest):
+            if stopping.stopped[run] is None:
+                self.records[run].append(record)
+        stopping.look_at(latest, epoch)
+        self._keeper.keep(lambda: State(phase.name, epoch + 1, 0, self.records, *stopping.state(), step.state()))
+        if self._report is not None:
+            self._report(phase.name, epoch + 1, phase.epochs, latest)
+
+    def _latest(self, phase: Phase, epoch: int, step: Step) -> list[dict[str, Any]]:
+        sums = torch.stack(list(step.sums.values())).double()
+        means = self.runs.processes.sum(sums) / self.data.n_samples
+        extra: list[Mapping[str, Tensor]] = []
+        if phase.measure is not None:
+            with torch.no_grad():
+                extra = [phase.measure(network) for network in self.runs.networks]
+            measured = torch.stack([torch.stack([value.double() for value in run.values()]) for run in extra], dim=1)
+            means = torch.cat([means, measured])
+        names = [*step.sums, *(extra[0] if extra else ())]
+        values = means.cpu()  # the only place of an epoch where the host waits for the device
+        broken = ~torch.isfinite(values[names.index("total")])
+        if broken.any():
+            run = int(broken.nonzero()[0])
+            of_run = f" of run {run + 1}" if len(self.runs) > 1 else ""
+            msg = (
+                f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r}{of_run}. "
+                "Keep standardize=True, lower learning_rate, or look for extreme values in the data."
+            )
+            raise TrainingError(msg)
+        return [
+            {"phase": phase.name, "epoch": epoch + 1, **dict(zip(names, column.tolist(), strict=True))}
+            for column in values.T
+        ]
 
 
-def _fill(noise: Tensor, streams: Streams, epoch: int) -> Tensor:
-    """Draw a run's noise of an epoch into its place, and return its order of the samples, (N,)."""
-    generator = torch.Generator(noise.device)
-    noise.normal_(generator=generator.manual_seed(streams.integer("noise", epoch)))
-    generator.manual_seed(streams.integer("order", epoch))
-    return torch.randperm(len(noise), generator=generator, device=noise.device)
+@dataclass
+class _Stopping:
+    """Stops each run when its own loss stands still: its parameters are set aside, the others go on."""
 
+    phase: Phase
+    runs: Runs
+    best: list[float] = field(init=False)
+    best_epoch: list[int] = field(init=False)
+    stopped: list[int | None] = field(init=False)
 
-def _records(phase: Phase, epoch: int, sums: Mapping[str, Tensor], runs: Runs, n_samples: int) -> list[dict[str, Any]]:
-    means = torch.stack(list(sums.values())).double() / n_samples
-    extra: list[Mapping[str, Tensor]] = []
-    if phase.measure is not None:
+    def __post_init__(self) -> None:
+        count = len(self.runs)
+        self.best, self.best_epoch, self.stopped = [float("inf")] * count, [0] * count, [None] * count
+        self._aside: dict[str, Tensor] = {}
+
+    @property
+    def all_stopped(self) -> bool:
+        return all(epoch is not None for epoch in self.stopped)
+
+    def look_at(self, latest: Sequence[Mapping[str, Any]], epoch: int) -> None:
+        if self.phase.patience is None:
+            return
+        for run, record in enumerate(latest):
+            total = record["total"]
+            if self.stopped[run] is not None:
+                continue
+            if total < self.best[run] - self.phase.tol * abs(total):
+                self.best[run], self.best_epoch[run] = total, epoch
+            elif epoch - self.best_epoch[run] >= self.phase.patience:
+                self.stopped[run] = epoch
+                for name in self.runs.parameters:
+                    self._aside[f"aside.{run}.{name}"] = self.runs.of_run(name, run).detach().clone()
+
+    def put_back(self) -> None:
+        """Return the runs that stopped to where they stopped."""
         with torch.no_grad():
-            extra = [phase.measure(network) for network in runs.networks]
-        measured = torch.stack([torch.stack([value.double() for value in run.values()]) for run in extra], dim=1)
-        means = torch.cat([means, measured])
-    names = [*sums, *(extra[0] if extra else ())]
-    values = means.cpu()  # the only place of an epoch where the host waits for the device
-    broken = ~torch.isfinite(values[names.index("total")])
-    if broken.any():
-        run = int(broken.nonzero()[0])
-        of_run = f" of run {run + 1}" if len(runs) > 1 else ""
-        msg = (
-            f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r}{of_run}. "
-            "Keep standardize=True, lower learning_rate, or look for extreme values in the data."
-        )
-        raise TrainingError(msg)
-    return [
-        {"phase": phase.name, "epoch": epoch + 1, **dict(zip(names, column.tolist(), strict=True))}
-        for column in values.T
-    ]
+            for key, value in self._aside.items():
+                _, run, name = key.split(".", 2)
+                self.runs.of_run(name, int(run)).copy_(value)
+
+    def state(self) -> tuple[list[float], list[int], list[int | None], dict[str, Tensor]]:
+        return self.best, self.best_epoch, self.stopped, self._aside
+
+    def load(self, state: State) -> None:
+        self.best, self.best_epoch, self.stopped = state.best, state.best_epoch, state.stopped
+        device = self.runs.of_run(next(iter(self.runs.parameters)), 0).device
+        self._aside = {key: value.to(device) for key, value in state.tensors.items() if key.startswith("aside.")}

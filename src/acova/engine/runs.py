@@ -11,41 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.parallel import DistributedDataParallel
+
+from acova.engine.processes import ALONE, Processes
 
 Loss = Callable[[Any, Sequence[Tensor], Tensor, Tensor], Mapping[str, Tensor]]
-"""``loss(network, views, observed, noise)`` of one run gives named scalars."""
-
-
-class RunData:
-    """The data of R runs: what differs between runs is stored per run, what is the same is stored once.
-
-    Parameters
-    ----------
-    views : sequence of V tensors of shape (R, N, P_v), or (1, N, P_v) when all runs share the data
-    observed : Tensor of bool, shape (R, N, V), or (1, N, V)
-    """
-
-    def __init__(self, views: Sequence[Tensor], observed: Tensor) -> None:
-        self.views = list(views)
-        self.observed = observed
-        self.n_samples = observed.shape[1]
-        self.device = observed.device
-
-    def batch(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return each run's own rows: views (R, B, P_v) and observed (R, B, V) for row numbers (R, B)."""
-        return [_pick(view, rows) for view in self.views], _pick(self.observed, rows)
-
-    def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
-        """Return one run's views (N, P_v) and observed (N, V)."""
-        pick = [part[run if len(part) > 1 else 0] for part in (*self.views, self.observed)]
-        return pick[:-1], pick[-1]
-
-
-def _pick(table: Tensor, rows: Tensor) -> Tensor:
-    if len(table) == 1:
-        return table[0][rows]
-    run = torch.arange(len(table), device=table.device).unsqueeze(-1)
-    return table[run, rows]
+"""``loss(network, views, observed, noise)`` of one run gives named values, each of shape (N,)."""
 
 
 class Runs:
@@ -60,6 +31,8 @@ class Runs:
     stacked : bool, optional
         False keeps a single network as it is, which lets it skip hidden rows on a CPU. Several networks are
         always stacked.
+    processes : Processes
+        With several, the gradients of a single network are averaged over them.
 
     Attributes
     ----------
@@ -67,11 +40,15 @@ class Runs:
         Trainable tensors, with a leading axis of R when stacked.
     """
 
-    def __init__(self, networks: Sequence[nn.Module], *, stacked: bool | None = None) -> None:
+    def __init__(
+        self, networks: Sequence[nn.Module], *, stacked: bool | None = None, processes: Processes = ALONE
+    ) -> None:
         self.networks = list(networks)
+        self.processes = processes
         self.stacked = len(self.networks) > 1 if stacked is None else stacked
         if not self.stacked:
             self.parameters: dict[str, Tensor] = dict(self.networks[0].named_parameters())
+            self._call: nn.Module = _Call(self.networks[0])
             return
         self.parameters, self._buffers = stack_module_state(self.networks)
         template = copy.deepcopy(self.networks[0]).to("meta")
@@ -90,10 +67,25 @@ class Runs:
     def __len__(self) -> int:
         return len(self.networks)
 
+    def train_only(self, names: Sequence[str]) -> None:
+        """Let these parameters have gradients and no others; from here on processes exchange them."""
+        for name, parameter in self.parameters.items():
+            parameter.requires_grad_(name in names)
+            parameter.grad = None
+        if self.processes.size > 1:
+            self._call = DistributedDataParallel(_Call(self.networks[0]))
+
+    def of_run(self, name: str, run: int) -> Tensor:
+        """Return one run's parameter, a window on the stack; its gradient is a window too."""
+        window = self.networks[run].get_parameter(name)
+        gradient = self.parameters[name].grad
+        window.grad = gradient if gradient is None or not self.stacked else gradient[run]
+        return window
+
     def losses(self, loss: Loss, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Return every run's named losses, each of shape (R,), for batches with a leading axis of R."""
+        """Return every run's named values, each of shape (R, B), for batches with a leading axis of R."""
         if not self.stacked:
-            parts = loss(self.networks[0], [view[0] for view in views], observed[0], noise[0])
+            parts = self._call(loss, [view[0] for view in views], observed[0], noise[0])
             return {name: value.unsqueeze(0) for name, value in parts.items()}
 
         def one(parameters: Any, buffers: Any, *batch: Any) -> Any:
@@ -105,10 +97,13 @@ class Runs:
     def clip_gradients(self, names: Sequence[str], max_norm: float) -> None:
         """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`."""
         gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]
-        stacks = [gradient.unbind() if self.stacked else (gradient,) for gradient in gradients]
-        # Each run's pieces go through a few kernels together; one kernel per parameter would cost more than Adam.
-        for mine in zip(*stacks, strict=True):
-            _clip(mine, max_norm)
+        if not self.stacked:
+            gradients = [gradient.unsqueeze(0) for gradient in gradients]
+        norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+        factors = (max_norm / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1.0)
+        # Each run's pieces go through one kernel together; the host does not wait.
+        for mine, factor in zip(zip(*(gradient.unbind() for gradient in gradients), strict=True), factors, strict=True):
+            torch._foreach_mul_(mine, factor)
 
 
 class _Call(nn.Module):
@@ -120,9 +115,3 @@ class _Call(nn.Module):
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
         return function(self.network, *inputs)
-
-
-def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
-    """Shorten a gradient given in pieces to a norm of at most `max_norm`, in place, the host not waiting."""
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
-    torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))  # type: ignore[call-overload]

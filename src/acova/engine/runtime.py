@@ -1,20 +1,24 @@
-"""The device: which one, how precise, how much fits; and random numbers that leave torch's global state alone."""
+"""The device: which one, how precise, how much fits; and seeding that leaves torch's global state alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from acova.base import OptionError
+from acova.engine.processes import local_device
 
-PRECISIONS = ("auto", "float32", "tf32")
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """Turn ``"auto"`` (a GPU if torch sees one), a name or a device into a device that works here."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Turn ``"auto"`` (a GPU if torch sees one), a name or a device into a device that works here.
+
+    ``"auto"`` and ``"cuda"`` give each of several processes a GPU of its own, as far as there are enough.
+    """
+    if device == "auto" or (device == "cuda" and torch.cuda.is_available()):
+        return torch.device("cuda", local_device()) if torch.cuda.is_available() else torch.device("cpu")
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
@@ -24,9 +28,19 @@ def resolve_device(device: str | torch.device) -> torch.device:
     return resolved
 
 
+def network_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """Return what networks are rounded to for products: bfloat16 on GPUs that have it, if the precision allows it."""
+    wanted = (
+        precision in ("auto", "bf16")
+        and device.type == "cuda"
+        and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
+    return torch.bfloat16 if wanted else torch.float32
+
+
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Let the networks' float32 products use TF32 inside the block, on GPUs that have it (not for ``"float32"``)."""
+    """Let float32 products use TF32 inside the block, on GPUs that have it (not for ``"float32"``)."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
     try:
@@ -46,8 +60,8 @@ def runs_that_fit(network: nn.Module, batch_size: int, per_run_bytes: int, devic
     free, _ = torch.cuda.mem_get_info(device)
     free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     parameters = sum(parameter.numel() for parameter in network.parameters())
-    widths = sum(sum(parameter.shape) for parameter in network.parameters() if parameter.ndim == 2)
-    need = 4 * (5 * parameters + 4 * batch_size * widths) + per_run_bytes
+    outputs = sum(p.numel() // p.shape[-2] for p in network.parameters() if p.ndim >= 2)
+    need = 4 * (5 * parameters + 8 * batch_size * outputs) + per_run_bytes
     return max(1, int(0.8 * free) // need)
 
 
@@ -57,8 +71,3 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
-
-
-def draw_noise(seed: int, *shape: int) -> Tensor:
-    """Return standard normal noise on the CPU: the same numbers whatever device computes."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

@@ -1,7 +1,8 @@
 """The estimator of the paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,18 +16,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import Streams, check_choice
-from acova.data import Scaling, Views
-from acova.engine import draw_noise, resolve_device
+from acova.data import Scaling, StoredViews, Views
+from acova.engine import ALONE, Processes, clear_loss_of_contact, current_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
+from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_likelihoods, check_options, scaling_kinds
+from acova.estimators.inference import Inferred, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.presets import PRESETS
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import CHUNK, Job, TrainedRun, in_chunks, train_runs
+from acova.estimators.recipe import Job, TrainedRun, train_runs
 from acova.estimators.saving import load_model, save_model
-from acova.functional import ObjectiveParts
 from acova.networks import MultiViewVAE
 
-_SCORE_DRAWS = 16
+_TABLE_ROWS = 65536
+_NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
+"""Settings that may change between an interrupted fit and its continuation."""
 
 
 class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
@@ -88,6 +92,11 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         Longest gradient; longer ones are shortened to it.
     min_std : float
         Floor of the encoders' standard deviations.
+    patience : int or None
+        A phase of training ends early when its objective did not improve by `tol` for this many epochs;
+        None trains all epochs.
+    tol : float
+        The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
     standardize : bool or {"zscore", "range"}
@@ -95,8 +104,14 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         ``"range"`` by one mean and range per view.
     device : str
         ``"auto"`` takes a GPU if there is one.
-    precision : {"auto", "float32", "tf32"}
-        Products of the networks on a GPU: TF32 unless ``"float32"``. The fusion is always exact.
+    precision : {"auto", "bf16", "tf32", "float32"}
+        Products of the networks on a GPU, in training; ``"auto"`` is bfloat16 where the GPU has it. The
+        fusion is always exact.
+    checkpoint : str, Path or None
+        Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
+        when it is called again with the same settings and data; a fit that ends deletes the folder.
+    checkpoint_every : int
+        Epochs between checkpoints.
     random_state : int, RandomState or None
         The same integer gives the same result on the same machine.
     verbose : bool
@@ -123,7 +138,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
     objectives_ : array of shape (n_init,)
         Final objectives of all runs.
     n_iter_ : int
-        Epochs trained after pretraining.
+        Epochs trained of the whole model.
     view_names_, view_sizes_, n_features_in_, index_
         See the input: names and widths of the views, their sum, names of the samples.
     network_ : torch.nn.Module
@@ -165,10 +180,14 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         warmup_kl: float = 0.1,
         clip_norm: float | None = 1000.0,
         min_std: float = 1e-4,
+        patience: int | None = None,
+        tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
         standardize: bool | str = True,
         device: str = "auto",
         precision: str = "auto",
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 10,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -194,10 +213,14 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         self.warmup_kl = warmup_kl
         self.clip_norm = clip_norm
         self.min_std = min_std
+        self.patience = patience
+        self.tol = tol
         self.view_sizes = view_sizes
         self.standardize = standardize
         self.device = device
         self.precision = precision
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.random_state = random_state
         self.verbose = verbose
 
@@ -220,44 +243,88 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        prepared = self._prepare(X, observed)
-        epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs
-        with progress_bar("ACOVA", self.n_init, epochs, shown=self.verbose) as report:
-            runs = train_runs(prepared.jobs, report)
-        return self._finish(prepared, runs)
+        checkpoint = self._fit(X, observed)
+        if checkpoint is not None:
+            checkpoint.remove()
+        return self
 
-    def _prepare(self, X: Any, observed: Any) -> "_Prepared":
+    def _fit(self, X: Any, observed: Any) -> Checkpoint | None:
+        """Fit, and return the checkpoint folder, which is no longer needed once the result is safe."""
+        processes = current_processes()
+        with clear_loss_of_contact(processes):
+            prepared = self._prepare(X, observed, processes)
+            checkpoint = self._open_checkpoint(prepared)
+            epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs
+            shown = self.verbose and not processes.rank
+            with progress_bar("ACOVA", self.n_init, epochs, shown=shown) as report:
+                runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
+            self._finish(prepared, runs)
+        return checkpoint
+
+    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> "_Prepared":
         """Check settings and data, learn the scaling, and list the runs to train."""
         check_options(self)
         given = self._views_to_fit(X, observed)
-        order = canonical_order(given.index)
-        views = given.take(order)
+        order = None if isinstance(given, StoredViews) else canonical_order(given.index)
+        views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         self._likelihoods = check_likelihoods(self, views)
         self._scaling = Scaling.fit(views, scaling_kinds(self, self._likelihoods))
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        data = self._tensors(views, resolve_device(self.device))
+        self.seed_ = processes.agree(self._seed())
+        device = resolve_device(self.device)
         streams = Streams(self.seed_)
-        jobs = [Job(self, self._likelihoods, *data, streams.child("run", run)) for run in range(self.n_init)]
-        return _Prepared(views, order, jobs)
+        held: dict[str, Any]
+        if isinstance(views, StoredViews):
+            held = {"read": partial(_read, views, self._scaling)}
+        else:
+            mine = views.take(processes.share(len(views))) if processes.size > 1 else views
+            scaled, seen = tensors(mine, self._scaling, device)
+            held = {"views": scaled, "observed": seen}
+        jobs = [
+            Job(self, self._likelihoods, views.sizes, len(views), device, streams.child("run", run), **held)
+            for run in range(self.n_init)
+        ]
+        return _Prepared(views, order, jobs, processes)
+
+    def _seed(self) -> int:
+        """Return the seed of this fit; without a number given, that of the fit it continues."""
+        if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
+            held = Checkpoint(self.checkpoint, self.checkpoint_every).seed()
+            if held is not None:
+                return held
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _open_checkpoint(self, prepared: "_Prepared") -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, prepared.processes)
+        checkpoint.open({"params": self._fit_params(), "seed": self.seed_, "data": fingerprint(prepared.views)})
+        return checkpoint
+
+    def _fit_params(self) -> dict[str, Any]:
+        """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
+        return {name: v for name, v in self.get_params(deep=False).items() if name not in _NO_PART_OF_A_FIT}
 
     def _finish(self, prepared: "_Prepared", runs: Sequence[TrainedRun]) -> Self:
         """Keep the run with the lowest objective, and tell what it says of the training data."""
-        data = prepared.jobs[0].views, prepared.jobs[0].observed
-        self.objectives_ = np.array([self._objective(run.network, *data).total(self.alpha) for run in runs])
+        views, processes = prepared.views, prepared.processes
+        streams = Streams(self.seed_).child("score")
+        parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
+        self.objectives_ = np.array([float(part.total(self.alpha)) for part in parts])
         best = int(self.objectives_.argmin())
         self.objective_ = float(self.objectives_[best])
         self.history_ = pd.DataFrame(runs[best].records)
+        self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         self._adopt(runs[best].network)
-        _, probabilities, weights = self._infer(prepared.views)
-        back = np.argsort(prepared.order)
-        self.probabilities_, self.view_weights_ = probabilities[back], weights[back]
-        self.labels_ = self.probabilities_.argmax(axis=1)
+        found = infer(self.network_, self._scaling, views, processes)
+        if prepared.order is not None:
+            back = np.argsort(prepared.order)
+            found = Inferred(*(rows[back] for rows in vars(found).values()))
+        self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         return self
 
     def _adopt(self, network: MultiViewVAE) -> None:
         """Make a trained network the result."""
         self.network_ = network.requires_grad_(False)
-        self.n_iter_ = self.epochs
         log_weights, means, variances = (part.cpu().numpy() for part in network.prior())
         self.weights_, self.means_, self.variances_ = np.exp(log_weights), means, variances
         self.correlation_ = network.correlation().cpu().numpy()
@@ -272,29 +339,28 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the most probable cluster of each sample, which needs only one of its views."""
-        return np.asarray(self.predict_proba(X, observed=observed).argmax(axis=1))
+        return self._infer(X, observed).labels
 
     def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
-        return self._infer(self._views_to_predict(X, observed))[1]
+        return self._infer(X, observed).probabilities
 
     def transform(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return the fused latent mean of each sample, (n_samples, latent_dim)."""
-        return self._infer(self._views_to_predict(X, observed))[0]
+        return self._infer(X, observed).latent
 
     def view_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
-        return self._infer(self._views_to_predict(X, observed))[2]
+        return self._infer(X, observed).weights
 
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
         """Return the mean evidence lower bound per sample, up to the likelihoods' constants.
 
-        The expectation over the latent vector is an average over 16 draws from a stream of the model's
-        own seed, so the value repeats exactly.
+        The expectation over the latent vector is an average over draws (16 for small data) from a stream
+        of the model's own seed, so the value repeats exactly.
         """
-        views = self._views_to_predict(X, observed)
-        parts = self._objective(self.network_, *self._tensors(views, self._device()))
-        return -float(parts.negative_elbo())
+        views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
+        return -float(mean_objective(self.network_, self._scaling, views, streams).negative_elbo())
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
@@ -302,48 +368,31 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
         Columns: ``label``, ``confidence`` (the label's probability), ``p_0`` … ``p_{K-1}``, and
         ``weight_<view>``. Without `X` it tells of the training samples.
         """
+        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""
+        check_is_fitted(self, "labels_")
         if X is None:
-            index, probabilities, weights = self.index_, self.probabilities_, self.view_weights_
-        else:
-            views = self._views_to_predict(X, observed)
-            index = views.index
-            _, probabilities, weights = self._infer(views)
+            for start in range(0, len(self.labels_), _TABLE_ROWS):
+                rows = slice(start, start + _TABLE_ROWS)
+                yield self._table(self.index_[rows], self.probabilities_[rows], self.view_weights_[rows])
+            return
+        views = self._views_to_predict(X, observed)
+        index, start = views.index, 0
+        for part in infer_chunks(self.network_, self._scaling, views):
+            yield self._table(index[start : start + len(part.labels)], part.probabilities, part.weights)
+            start += len(part.labels)
+
+    def _table(self, index: pd.Index, probabilities: NDArray[np.float32], weights: NDArray[np.float32]) -> pd.DataFrame:
         table = {"label": probabilities.argmax(axis=1), "confidence": probabilities.max(axis=1)}
         table |= {f"p_{k}": probabilities[:, k] for k in range(self.n_clusters)}
         table |= {f"weight_{name}": weights[:, v] for v, name in enumerate(self.view_names_)}
         return pd.DataFrame(table, index=index)
 
-    @torch.no_grad()
-    def _infer(self, views: Views) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Return latent means, cluster probabilities and view weights, a chunk of samples at a time."""
-        device = self._device()
-        chunks = []
-        for start in range(0, views.n_samples, CHUNK):
-            part = views.take(np.arange(start, min(start + CHUNK, views.n_samples)))
-            fused = self.network_.posterior(*self._tensors(part, device))
-            shares = self.network_.prior.log_responsibilities(fused.mean).exp()
-            chunks.append((fused.mean, shares, fused.weights.mean(-1)))
-        latent, probabilities, weights = (torch.cat(parts).cpu().numpy() for parts in zip(*chunks, strict=True))
-        return latent, probabilities, weights
-
-    @torch.no_grad()
-    def _objective(self, network: MultiViewVAE, views: list[Tensor], observed: Tensor) -> ObjectiveParts:
-        """Return the parts of the objective, averaged over the samples and several draws."""
-        streams = Streams(self.seed_).child("score")
-        sums = []
-        for chunk, batch in enumerate(in_chunks(views, observed)):
-            for draw in range(_SCORE_DRAWS):
-                shape = (len(batch[1]), 2, self.latent_dim)
-                noise = draw_noise(streams.integer(chunk, draw), *shape).to(observed.device)
-                sums.append(torch.stack([part.double().sum() for part in network.objective(*batch, noise)]))
-        return ObjectiveParts(*(torch.stack(sums).sum(0).cpu() / (len(observed) * _SCORE_DRAWS)))
-
-    def _tensors(self, views: Views, device: torch.device) -> tuple[list[Tensor], Tensor]:
-        scaled = [torch.from_numpy(array).to(device) for array in self._scaling.transform(views)]
-        return scaled, torch.from_numpy(views.observed).to(device)
-
-    def _device(self) -> torch.device:
-        return next(self.network_.parameters()).device
+    def _infer(self, X: Any, observed: Any) -> Inferred:
+        views = self._views_to_predict(X, observed)
+        return infer(self.network_, self._scaling, views)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -372,8 +421,17 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Checked training data in the order of training, that order, and the runs to train."""
+    """Checked training data in the order of training, that order (None: as given), and the runs to train."""
 
-    views: Views
-    order: NDArray[np.intp]
+    views: Views | StoredViews
+    order: NDArray[np.intp] | None
     jobs: list[Job]
+    processes: Processes
+
+
+def _is_sorted(order: NDArray[np.intp] | None) -> bool:
+    return order is not None and bool((order == np.arange(len(order))).all())
+
+
+def _read(views: StoredViews, scaling: Scaling, start: int, stop: int) -> tuple[list[Tensor], Tensor]:
+    return tensors(views.read(start, stop), scaling, torch.device("cpu"))

@@ -11,7 +11,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from acova.base import DataError
-from acova.data import Views
+from acova.data import StoredViews, Views, is_stored, observed_counts
+
+_IN_MEMORY = 2**28
+"""Bytes of views on disk up to which they are read as a whole."""
 
 
 class MultiViewClusterer(ClusterMixin, BaseEstimator):
@@ -38,7 +41,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.view_sizes is not None
         return tags
 
-    def _views_to_fit(self, X: Any, observed: Any) -> Views:
+    def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
         who = type(self).__name__
@@ -48,7 +51,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 "lower n_clusters or bring more samples."
             )
             raise DataError(msg)
-        unseen = [name for v, name in enumerate(views.names) if not views.observed[:, v].any()]
+        unseen = [name for name, count in zip(views.names, observed_counts(views), strict=True) if not count]
         if unseen:
             msg = f"{who}: view {unseen[0]!r} is observed for no sample, so nothing can be learned of it; leave it out."
             raise DataError(msg)
@@ -59,13 +62,16 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         self._columns = views.columns
         return views
 
-    def _views_to_predict(self, X: Any, observed: Any) -> Views:
+    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")
         views = self._views_of(X, observed, reset=False)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
 
-    def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views:
+    def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views | StoredViews:
+        if is_stored(X):
+            stored = StoredViews.of(X, observed)
+            return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
             if isinstance(X, pd.DataFrame):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from acova.base import DataError, OptionError, check_choice, check_number
-from acova.data import SCALINGS, Views
+from acova.data import SCALINGS, StoredViews, Views, extremes
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS
 from acova.functional import LIKELIHOODS
@@ -12,31 +12,25 @@ from acova.functional import LIKELIHOODS
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-_COUNTS = ("n_clusters", "latent_dim", "n_init", "batch_size")
-_EPOCHS = ("pretrain_epochs", "warmup_epochs", "epochs")
-_POSITIVE = (
-    "learning_rate",
-    "prior_learning_rate",
-    "correlation_learning_rate",
-    "pretrain_learning_rate",
-    "learning_rate_decay",
-    "min_std",
-)
-_NOT_NEGATIVE = ("alpha", "warmup_kl", "weight_learning_rate")
+_COUNT = {"minimum": 1, "integer": True}
+_EPOCHS = {"minimum": 0, "integer": True}
+_POSITIVE = {"minimum": 0, "strict": True}
+_NOT_NEGATIVE = {"minimum": 0}
+_OR_NONE = ("clip_norm", "patience")
+_NUMBERS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), _COUNT),
+    **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
+    **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
+    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
+    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
+}
 
 
 def check_options(settings: "ACOVA") -> None:
     """Raise `OptionError` for the first setting that has a value it cannot have."""
-    for option in _COUNTS:
-        check_number("ACOVA", option, getattr(settings, option), minimum=1, integer=True)
-    for option in _EPOCHS:
-        check_number("ACOVA", option, getattr(settings, option), minimum=0, integer=True)
-    for option in _POSITIVE:
-        check_number("ACOVA", option, getattr(settings, option), minimum=0, strict=True)
-    for option in _NOT_NEGATIVE:
-        check_number("ACOVA", option, getattr(settings, option), minimum=0)
-    if settings.clip_norm is not None:
-        check_number("ACOVA", "clip_norm", settings.clip_norm, minimum=0, strict=True)
+    for option, rule in _NUMBERS.items():
+        if getattr(settings, option) is not None or option not in _OR_NONE:
+            check_number("ACOVA", option, getattr(settings, option), **rule)
     if isinstance(settings.hidden, str) or not isinstance(settings.hidden, Sequence):
         msg = f"ACOVA: hidden must be widths of layers, such as (500, 500, 2000); got {settings.hidden!r}."
         raise OptionError(msg)
@@ -51,15 +45,17 @@ def check_options(settings: "ACOVA") -> None:
         check_choice("ACOVA", "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
 
 
-def check_likelihoods(settings: "ACOVA", views: Views) -> tuple[str, ...]:
+def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:
     """Return the likelihood of each view, or raise where its data do not allow it."""
     likelihoods = _per_view("likelihood", settings.likelihood, views.names)
-    for v, (name, likelihood) in enumerate(zip(views.names, likelihoods, strict=True)):
+    for likelihood in likelihoods:
         check_choice("ACOVA", "likelihood", likelihood, LIKELIHOODS)
-        rows = views.rows(v)
-        if likelihood == "bernoulli" and (rows.min() < 0 or rows.max() > 1):
+    if "bernoulli" not in likelihoods:
+        return likelihoods
+    for name, likelihood, (low, high) in zip(views.names, likelihoods, extremes(views), strict=True):
+        if likelihood == "bernoulli" and (low < 0 or high > 1):
             msg = (
-                f"ACOVA: view {name!r} has values from {rows.min():g} to {rows.max():g}, but the Bernoulli "
+                f"ACOVA: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
                 "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
             )
             raise DataError(msg)

@@ -1,27 +1,51 @@
 """Many fits as one computation."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from acova.base import OptionError
+from acova.engine import Processes, clear_loss_of_contact, current_processes
 from acova.estimators.acova import ACOVA
+from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import train_runs
 
-_FREE = ("alpha", "correlation", "correlation_start", "n_init", "random_state", "verbose", "view_sizes")
+_FREE = (
+    "alpha",
+    "correlation",
+    "correlation_start",
+    "n_init",
+    "random_state",
+    "verbose",
+    "view_sizes",
+    "learning_rate",
+    "prior_learning_rate",
+    "weight_learning_rate",
+    "correlation_learning_rate",
+    "pretrain_learning_rate",
+)
 """Settings in which runs that train together may differ (a learned and a fixed correlation may not)."""
 
 
 def fit_many(
-    estimators: Sequence[ACOVA], X: Any, observed_per_run: Sequence[Any] | None = None, *, verbose: bool = False
+    estimators: Sequence[ACOVA],
+    X: Any,
+    observed_per_run: Sequence[Any] | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 10,
+    verbose: bool = False,
 ) -> list[ACOVA]:
     """Fit several estimators on the same samples, each with its own mask, together where that is faster.
 
     Each estimator comes out as its own ``fit(X, observed=…)`` would leave it, to rounding: a run's weights, order and
     noise come from its own seed, whatever trains beside it. On a GPU all runs with the same network and schedule are
-    one computation (seeds, masks, missing rates, α and fixed correlations may differ), split only where memory asks
-    for it.
+    one computation (seeds, masks, missing rates, learning rates, α and fixed correlations may differ), split only
+    where memory asks for it.
 
     Parameters
     ----------
@@ -29,6 +53,8 @@ def fit_many(
         Distinct objects; each is fitted in place.
     X : views in any accepted form
     observed_per_run : sequence of masks (n_samples, V), one per estimator, optional
+    checkpoint, checkpoint_every
+        As for `ACOVA`, for all fits together; the estimators themselves then have none.
     verbose : bool
         Show one progress bar for all.
 
@@ -55,17 +81,60 @@ def fit_many(
             f"({len({id(model) for model in estimators})} distinct) and {len(masks)} masks."
         )
         raise OptionError(msg)
-    prepared = [model._prepare(X, mask) for model, mask in zip(estimators, masks, strict=True)]
+    if any(model.checkpoint is not None for model in estimators):
+        msg = "fit_many: an estimator has checkpoint=…; give checkpoint to fit_many instead, for all fits together."
+        raise OptionError(msg)
+    if checkpoint is not None and not all(isinstance(model.random_state, int | np.integer) for model in estimators):
+        msg = "fit_many: with checkpoint every estimator needs an integer random_state; another call could not go on."
+        raise OptionError(msg)
+    processes = current_processes()
+    prepared = [model._prepare(X, mask, processes) for model, mask in zip(estimators, masks, strict=True)]
     together: dict[Hashable, list[int]] = defaultdict(list)
     for number, model in enumerate(estimators):
         together[_kind(model)].append(number)
     epochs = sum(m.n_init * (m.pretrain_epochs + m.warmup_epochs + m.epochs) for m in estimators)
-    with progress_bar("ACOVA", 1, epochs, shown=verbose) as report:
+    kept = _Kept(checkpoint, checkpoint_every, processes)
+    shown = verbose and not processes.rank
+    with progress_bar("ACOVA", 1, epochs, shown=shown) as report, clear_loss_of_contact(processes):
         for numbers in together.values():
-            runs = iter(train_runs([job for number in numbers for job in prepared[number].jobs], report))
+            group = kept.next(_identity([prepared[number] for number in numbers]))
+            jobs = [job for number in numbers for job in prepared[number].jobs]
+            runs = iter(train_runs(jobs, report, checkpoint=group, processes=processes))
             for number in numbers:
                 estimators[number]._finish(prepared[number], [next(runs) for _ in prepared[number].jobs])
+    kept.remove()
     return estimators
+
+
+class _Kept:
+    """The checkpoints of the groups of fits that train together, each in a folder of its own."""
+
+    def __init__(self, folder: str | Path | None, every: int, processes: Processes) -> None:
+        self._folder, self._every, self._processes = folder, every, processes
+        self._groups: list[Checkpoint] = []
+
+    def next(self, identity: Mapping[str, Any]) -> Checkpoint | None:
+        if self._folder is None:
+            return None
+        group = Checkpoint(Path(self._folder) / f"group-{len(self._groups)}", self._every, self._processes)
+        group.open(identity)
+        self._groups.append(group)
+        return group
+
+    def remove(self) -> None:
+        """Delete the checkpoints, and the folder if nothing else is in it."""
+        for group in self._groups:
+            group.remove()
+        if self._folder is not None and not self._processes.rank and not any(Path(self._folder).iterdir()):
+            Path(self._folder).rmdir()
+
+
+def _identity(prepared: Sequence[Any]) -> dict[str, Any]:
+    """Return what an interrupted call and its continuation must share."""
+    models = [mine.jobs[0].settings for mine in prepared]
+    params = {f"{n}.{name}": value for n, model in enumerate(models) for name, value in model._fit_params().items()}
+    seeds = [model.seed_ for model in models]
+    return {"params": params, "seed": seeds, "data": [fingerprint(mine.views) for mine in prepared]}
 
 
 def _kind(model: ACOVA) -> Hashable:

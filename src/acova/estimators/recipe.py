@@ -14,16 +14,24 @@ from torch import Tensor
 
 from acova.base import Streams
 from acova.engine import (
+    ALONE,
     EpochReport,
+    Keeper,
     ParameterGroup,
     Phase,
+    Processes,
+    Reader,
     RunData,
     Runs,
+    StreamedData,
+    Trainer,
     matmul_precision,
+    network_dtype,
     runs_that_fit,
     seeded,
-    train,
 )
+from acova.estimators.checkpoint import Checkpoint
+from acova.estimators.inference import CHUNK
 from acova.estimators.start import (
     averaged_codes,
     code_similarity,
@@ -38,19 +46,27 @@ from acova.networks import MultiViewVAE
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-CHUNK = 2048
-"""Samples that are encoded at once outside of training."""
-
 
 @dataclass(frozen=True)
 class Job:
-    """One run to train: its settings, its data on the device, its random streams."""
+    """One run to train: its settings, its random streams, and its data on the device or on disk.
+
+    With several processes `views` and `observed` are this process's share of the samples.
+    """
 
     settings: "ACOVA"
     likelihoods: tuple[str, ...]
-    views: list[Tensor]
-    observed: Tensor
+    sizes: tuple[int, ...]
+    n_samples: int
+    device: torch.device
     streams: Streams
+    views: list[Tensor] | None = None
+    observed: Tensor | None = None
+    read: Reader | None = None
+
+    def network(self) -> MultiViewVAE:
+        """Return a network with fresh weights."""
+        return new_network(self.settings, self.sizes, self.likelihoods, self.streams).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -61,67 +77,82 @@ class TrainedRun:
     records: list[dict[str, Any]]
 
 
-def train_runs(jobs: Sequence[Job], report: EpochReport | None = None) -> list[TrainedRun]:
-    """Train runs whose settings differ in nothing but α, the correlation's values and the seed.
+def train_runs(
+    jobs: Sequence[Job],
+    report: EpochReport | None = None,
+    *,
+    checkpoint: Checkpoint | None = None,
+    processes: Processes = ALONE,
+) -> list[TrainedRun]:
+    """Train runs whose settings differ in nothing but learning rates, α, the correlation's values and the seed.
 
     On a GPU as many as fit into its memory train together; on a CPU one after the other, which is as fast there
-    and lets each skip its hidden rows.
+    and lets each skip its hidden rows. So do runs that several processes share, and runs on data on disk.
     """
-    networks = [new_network(job.settings, _sizes(job), job.likelihoods, job.streams) for job in jobs]
-    device, settings = jobs[0].observed.device, jobs[0].settings
-    # Runs with their own data hold them twice: as they came, and stacked.
-    own_bytes = 2 * sum(view.nbytes for view in jobs[0].views) if len({id(job.views) for job in jobs}) > 1 else 0
-    noise_bytes = 8 * settings.latent_dim * len(jobs[0].observed)
-    together = min(len(jobs), runs_that_fit(networks[0], settings.batch_size, own_bytes + noise_bytes, device))
-    trained: list[TrainedRun] = []
-    while len(trained) < len(jobs):
-        part = slice(len(trained), len(trained) + together)
+    done: dict[int, TrainedRun] = {}
+    for number, job in enumerate(jobs if checkpoint else ()):
+        network = job.network()
+        records = checkpoint.finished(number, network) if checkpoint else None
+        if records is not None:
+            done[number] = TrainedRun(network, records)
+    together = 1 if processes.size > 1 or jobs[0].read else _runs_at_once(jobs)
+    while left := [number for number in range(len(jobs)) if number not in done]:
+        begun = checkpoint.begun() if checkpoint else []
+        chosen = begun if begun and set(begun) <= set(left) else left[:together]
+        keeper = checkpoint.keeper(chosen) if checkpoint else Keeper()
         try:
-            with matmul_precision(settings.precision):
-                trained += _train_together(jobs[part], networks[part], report)
+            with matmul_precision(jobs[0].settings.precision), keeper.interruptible():
+                runs = _train_together([jobs[number] for number in chosen], report, keeper, processes)
         except torch.cuda.OutOfMemoryError:
-            if together == 1:
+            if len(chosen) == 1:
                 raise
-            together = (together + 1) // 2
-            fresh = [new_network(job.settings, _sizes(job), job.likelihoods, job.streams) for job in jobs[part]]
-            networks[part] = fresh
+            together = (len(chosen) + 1) // 2
             torch.cuda.empty_cache()
-    return trained
+            if checkpoint:
+                checkpoint.forget_current()
+            continue
+        for number, run in zip(chosen, runs, strict=True):
+            done[number] = run
+            if checkpoint:
+                checkpoint.finish(number, run.network, run.records)
+    return [done[number] for number in range(len(jobs))]
+
+
+def _runs_at_once(jobs: Sequence[Job]) -> int:
+    first, settings = jobs[0], jobs[0].settings
+    # Runs with their own data hold them twice: as they came, and stacked.
+    own_data = len({id(job.views) for job in jobs}) > 1
+    own_bytes = 2 * sum(view.nbytes for view in first.views or ()) if own_data else 0
+    noise_bytes = 8 * settings.latent_dim * first.n_samples
+    return runs_that_fit(first.network(), settings.batch_size, own_bytes + noise_bytes, first.device)
 
 
 def _train_together(
-    jobs: Sequence[Job], networks: Sequence[MultiViewVAE], report: EpochReport | None
+    jobs: Sequence[Job], report: EpochReport | None, keeper: Keeper, processes: Processes
 ) -> list[TrainedRun]:
-    settings = jobs[0].settings
-    runs = Runs([network.to(jobs[0].observed.device) for network in networks])
-    data = _run_data(jobs)
-    streams = [job.streams for job in jobs]
-    records = train(_pretraining(settings, runs), runs, data, streams, report)
-    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
-        if network.learns_correlation and _is_word(job.settings.correlation_start, "similarity"):
-            views, observed = data.of_run(run)
-            network.set_correlation(code_similarity(_codes(network, views, observed), observed.cpu().numpy()))
-    records = _joined(records, train(_warmup(settings, runs), runs, data, streams, report))
-    _start_priors(jobs, networks, data)
-    records = _joined(records, train(_training(settings, runs), runs, data, streams, report))
+    networks = [job.network() for job in jobs]
+    for network in networks:
+        network.compute_in(network_dtype(jobs[0].settings.precision, jobs[0].device))
+    runs = Runs(networks, processes=processes)
+    data = _run_data(jobs, processes)
+    trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
+    trainer.train(_pretraining(jobs, runs))
+    trainer.train(_warmup(jobs, runs), prepare=lambda: _start_correlations(jobs, networks, data))
+    trainer.train(_training(jobs, runs), prepare=lambda: _start_priors(jobs, networks, data))
     runs.release()
-    return [TrainedRun(network, mine) for network, mine in zip(networks, records, strict=True)]
+    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 
 
-def _run_data(jobs: Sequence[Job]) -> RunData:
+def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedData:
     """Stack the runs' data; data that all runs share stay single."""
+    first = jobs[0]
+    if first.read is not None:
+        return StreamedData(first.read, first.n_samples, first.sizes, first.device, processes=processes)
     shared = len({id(job.views) for job in jobs}) == 1
-    first = jobs[:1] if shared else jobs
-    views = [torch.stack([job.views[v] for job in first]) for v in range(len(jobs[0].views))]
-    return RunData(views, torch.stack([job.observed for job in first]))
-
-
-def _sizes(job: Job) -> list[int]:
-    return [view.shape[1] for view in job.views]
-
-
-def _joined(first: list[list[Any]], second: list[list[Any]]) -> list[list[Any]]:
-    return [before + after for before, after in zip(first, second, strict=True)]
+    held = [(job.views, job.observed) for job in (jobs[:1] if shared else jobs)]
+    views = [torch.stack([mine[v] for mine, _ in held if mine is not None]) for v in range(len(first.sizes))]
+    observed = torch.stack([mask for _, mask in held if mask is not None])
+    return RunData(views, observed, n_samples=first.n_samples, processes=processes)
 
 
 def new_network(
@@ -152,29 +183,37 @@ def new_network(
         )
 
 
-def _pretraining(settings: "ACOVA", runs: Runs) -> Phase:
-    names = [name for name in runs.parameters if _is_autoencoder(name) and ".scale." not in name]
-    group = ParameterGroup(names, settings.pretrain_learning_rate)
-    loss = MultiViewVAE.autoencoding_loss
-    return Phase("pretrain", settings.pretrain_epochs, settings.batch_size, loss, [group])
+def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
+    group = ParameterGroup(_autoencoders(runs), _rates(jobs, "pretrain_learning_rate"))
+    settings = jobs[0].settings
+    return Phase(
+        "pretrain",
+        settings.pretrain_epochs,
+        settings.batch_size,
+        MultiViewVAE.autoencoding_loss,
+        [group],
+        patience=settings.patience,
+        tol=settings.tol,
+    )
 
 
-def _warmup(settings: "ACOVA", runs: Runs) -> Phase:
+def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
+    settings = jobs[0].settings
     loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl)
-    return _joint_phase(settings, runs, "warmup", settings.warmup_epochs, loss)
+    return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss)
 
 
-def _training(settings: "ACOVA", runs: Runs) -> Phase:
+def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
     prior = [
-        ParameterGroup(["prior.means", "prior.scale"], settings.prior_learning_rate),
-        ParameterGroup(["prior.logits"], settings.weight_learning_rate),
+        ParameterGroup(["prior.means", "prior.scale"], _rates(jobs, "prior_learning_rate")),
+        ParameterGroup(["prior.logits"], _rates(jobs, "weight_learning_rate")),
     ]
-    decay = settings.learning_rate_decay
-    return _joint_phase(settings, runs, "train", settings.epochs, MultiViewVAE.loss, prior, decay)
+    settings = jobs[0].settings
+    return _joint_phase(jobs, runs, "train", settings.epochs, MultiViewVAE.loss, prior, settings.learning_rate_decay)
 
 
 def _joint_phase(
-    settings: "ACOVA",
+    jobs: Sequence[Job],
     runs: Runs,
     name: str,
     epochs: int,
@@ -183,9 +222,10 @@ def _joint_phase(
     decay: float = 1.0,
 ) -> Phase:
     """Return a phase that trains all views together, and the correlation with them."""
-    groups = [ParameterGroup([n for n in runs.parameters if _is_autoencoder(n)], settings.learning_rate), *more_groups]
+    groups = [ParameterGroup(_autoencoders(runs), _rates(jobs, "learning_rate")), *more_groups]
     if "correlation_parameter" in runs.parameters:
-        groups.append(ParameterGroup(["correlation_parameter"], settings.correlation_learning_rate))
+        groups.append(ParameterGroup(["correlation_parameter"], _rates(jobs, "correlation_learning_rate")))
+    settings = jobs[0].settings
     return Phase(
         name,
         epochs,
@@ -196,19 +236,31 @@ def _joint_phase(
         decay=decay,
         clip_norm=settings.clip_norm,
         measure=lambda network: {"correlation_distance": distance_to_identity(network.correlation())},
+        patience=settings.patience,
+        tol=settings.tol,
     )
 
 
-def _is_autoencoder(name: str) -> bool:
-    return name.startswith(("encoders.", "decoders."))
+def _autoencoders(runs: Runs) -> list[str]:
+    return [name for name in runs.parameters if name.startswith(("encoders.", "decoders."))]
+
+
+def _rates(jobs: Sequence[Job], option: str) -> list[float]:
+    return [float(getattr(job.settings, option)) for job in jobs]
 
 
 @torch.no_grad()
-def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: RunData) -> None:
+def _start_correlations(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
+    """Set learned correlations that start from the similarity of the pretrained codes."""
+    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
+        if network.learns_correlation and _is_word(job.settings.correlation_start, "similarity"):
+            network.set_correlation(code_similarity(*_codes(network, data, run)))
+
+
+@torch.no_grad()
+def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
     """Place every run's clusters; the runs' k-means go side by side."""
-    points = [
-        _points(job, network, *data.of_run(run)) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))
-    ]
+    points = [_points(job, network, data, run) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))]
     with threadpool_limits(1):  # sums over threads come in no fixed order; one thread per k-means repeats exactly
         placed = Parallel(n_jobs=-1 if len(jobs) > 1 else 1, prefer="threads")(
             delayed(_placed)(job, *mine) for job, mine in zip(jobs, points, strict=True)
@@ -218,15 +270,15 @@ def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: R
 
 
 def _points(
-    job: Job, network: MultiViewVAE, views: list[Tensor], observed: Tensor
+    job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Return what a run's clusters are placed by: fused means and variances after a warm-up, else averaged codes."""
     if not job.settings.warmup_epochs:
-        codes = _codes(network, views, observed)
-        return averaged_codes(codes, observed.cpu().numpy(), job.settings.n_clusters), None
-    chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
-    mean = torch.cat([fused.mean for fused in chunks]).double().cpu().numpy()
-    return mean, torch.cat([fused.variance for fused in chunks]).double().cpu().numpy()
+        return averaged_codes(*_codes(network, data, run), job.settings.n_clusters), None
+    chunks = [network.posterior(*batch) for batch in in_chunks(*data.of_run(run))]
+    gather = data.processes.gather
+    mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
+    return mean, gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
 
 
 def _placed(job: Job, points: NDArray[np.float64], variance: NDArray[np.float64] | None) -> tuple[Tensor, Tensor]:
@@ -237,9 +289,14 @@ def _placed(job: Job, points: NDArray[np.float64], variance: NDArray[np.float64]
     return centres, torch.ones_like(centres)
 
 
-@torch.no_grad()
-def _codes(network: MultiViewVAE, views: list[Tensor], observed: Tensor) -> NDArray[np.float32]:
-    return torch.cat([network.codes(*batch) for batch in in_chunks(views, observed)]).cpu().numpy()
+def _codes(
+    network: MultiViewVAE, data: RunData | StreamedData, run: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the codes (N, V, D) of a run's samples and which views they have (N, V)."""
+    views, observed = data.of_run(run)
+    codes = torch.cat([network.codes(*batch) for batch in in_chunks(views, observed)])
+    gather = data.processes.gather
+    return gather(codes).cpu().numpy(), gather(observed.byte()).bool().cpu().numpy()
 
 
 def in_chunks(views: list[Tensor], observed: Tensor) -> list[tuple[list[Tensor], Tensor]]:

@@ -18,8 +18,8 @@ from acova.estimators.storage import load_run, save_run
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-_PER_SAMPLE = ("probabilities_", "view_weights_")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_")
+_PER_SAMPLE = ("labels_", "probabilities_", "view_weights_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
 _PREFIX = "network."
 
 
@@ -28,7 +28,9 @@ def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
     tensors = {_PREFIX + name: value for name, value in model.network_.state_dict().items()}
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
-    tensors |= {name: torch.from_numpy(getattr(model, name)) for name in _PER_SAMPLE}
+    held = {name: getattr(model, name) for name in _PER_SAMPLE}
+    on_disk = {name: array for name, array in held.items() if isinstance(array, np.memmap)}
+    tensors |= {name: torch.from_numpy(array) for name, array in held.items() if name not in on_disk}
     params = model.get_params(deep=False)
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = None
@@ -38,8 +40,9 @@ def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
         "fitted": {name: getattr(model, name) for name in _FITTED},
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
+        "on_disk": list(on_disk),
     }
-    save_run(folder, config, tensors, model.assignments(), model.history_, overwrite=overwrite)
+    save_run(folder, config, tensors, model.iter_assignments(), model.history_, on_disk, overwrite=overwrite)
 
 
 def load_model(cls: type["ACOVA"], folder: str | Path, device: str) -> "ACOVA":
@@ -50,7 +53,11 @@ def load_model(cls: type["ACOVA"], folder: str | Path, device: str) -> "ACOVA":
         raise RunFolderError(msg)
     try:
         model = _unpacked(cls, config, tensors, device)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        for name in config.get("on_disk", ()):
+            setattr(model, name, np.load(Path(folder) / f"{name}.npy", mmap_mode="r"))
+        names = config["index"]
+        model.index_ = pd.RangeIndex(len(model.labels_)) if names is None else pd.Index(names)
+    except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         msg = f"{folder} does not hold a whole model ({error}). Fit again, or restore its files."
         raise RunFolderError(msg) from error
     model.history_ = history
@@ -74,11 +81,8 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     weights = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
     network.load_state_dict(weights)
     model._adopt(network.to(resolve_device(device)))
-    for name in _PER_SAMPLE:
+    for name in set(_PER_SAMPLE) - set(config.get("on_disk", ())):
         setattr(model, name, tensors[name].numpy())
-    names = config["index"]
-    model.index_ = pd.RangeIndex(len(model.probabilities_)) if names is None else pd.Index(names)
-    model.labels_ = model.probabilities_.argmax(axis=1)
     return model
 
 

@@ -64,10 +64,10 @@ def fuse(
         return product_of_experts(mean, std, observed)
     centre, root_precision = _standardised(mean, std, observed)
     whitener = _whitener(correlation.to(root_precision.dtype), observed, missing)
-    whitened = whitener @ root_precision
+    whitened = _across_views(whitener, root_precision)
     # A sum of squares: the fused precision cannot turn negative however R is conditioned.
     precision = whitened.square().sum(-2)
-    return _fused(centre, root_precision * (whitener.mT @ whitened), precision, mean)
+    return _fused(centre, root_precision * _across_views(whitener.mT, whitened), precision, mean)
 
 
 def product_of_experts(mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
@@ -166,6 +166,13 @@ def _inverse_factor(correlation: Tensor) -> Tensor:
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse: Tensor = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
     return inverse
+
+
+def _across_views(matrix: Tensor, values: Tensor) -> Tensor:
+    """Multiply (V, V), or (..., V, V), by (..., V, D): one large product where one matrix serves all rows."""
+    if matrix.ndim > 2:
+        return matrix @ values
+    return (values.mT @ matrix.mT).mT
 
 
 def _fused(centre: Tensor, shares: Tensor, precision: Tensor, like: Tensor) -> Fused:

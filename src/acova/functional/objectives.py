@@ -1,11 +1,12 @@
 """The named parts of the training objective, one value per sample."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import softplus
 
 from acova.functional.aggregation import Fused
 from acova.functional.gaussian import kl_diagonal
@@ -56,13 +57,35 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     if likelihood not in LIKELIHOODS:
         msg = f"reconstruction: likelihood must be one of {LIKELIHOODS}; got {likelihood!r}."
         raise ValueError(msg)
-    seen = observed.unsqueeze(-1)
-    target, guess = torch.where(seen, view, 0.0), torch.where(seen, output, 0.0)
-    if likelihood == "gaussian":
-        loss = (target - guess).square()
-    else:
-        loss = binary_cross_entropy_with_logits(guess, target, reduction="none")
-    return torch.where(observed, loss.sum(-1), 0.0)
+    loss: Tensor = _Misfit.apply(output, view, observed, likelihood == "bernoulli")  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _Misfit(torch.autograd.Function):
+    """The sum over features with its gradient written out, so that a step's largest tensors are read rarely."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(output: Tensor, view: Tensor, observed: Tensor, bernoulli: bool) -> Tensor:
+        if bernoulli:
+            loss = torch.addcmul(softplus(output), output, view, value=-1.0).sum(-1)
+        else:
+            loss = (output - view).square().sum(-1)
+        return torch.where(observed, loss, 0.0)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.bernoulli = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        output, view, observed = ctx.saved_tensors
+        slope = output.sigmoid() - view if ctx.bernoulli else 2.0 * (output - view)
+        # Hidden entries may be NaN, which a factor of zero would not remove.
+        return torch.where(observed.unsqueeze(-1), slope * gradient.unsqueeze(-1), 0.0), None, None, None
 
 
 def total_reconstruction(

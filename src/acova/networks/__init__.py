@@ -2,6 +2,6 @@
 
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.multiview_vae import MultiViewVAE
-from acova.networks.perceptron import Decoder, Encoder, on_rows
+from acova.networks.perceptrons import Perceptrons
 
-__all__ = ["Decoder", "Encoder", "MixturePrior", "MultiViewVAE", "on_rows"]
+__all__ = ["MixturePrior", "MultiViewVAE", "Perceptrons"]

@@ -1,9 +1,10 @@
 """The network of the paper: an auto-encoder per view, one fused posterior, a mixture prior."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from acova.functional import (
     Fused,
@@ -20,7 +21,7 @@ from acova.functional import (
 )
 from acova.functional.aggregation import Missing
 from acova.networks.mixture_prior import MixturePrior
-from acova.networks.perceptron import Decoder, Encoder, on_rows
+from acova.networks.perceptrons import Perceptrons
 
 
 class MultiViewVAE(nn.Module):
@@ -68,8 +69,10 @@ class MultiViewVAE(nn.Module):
         self.likelihoods = tuple(likelihoods)
         self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
         self.missing: Missing = missing
-        self.encoders = nn.ModuleList(Encoder(size, hidden, latent_dim, min_std) for size in view_sizes)
-        self.decoders = nn.ModuleList(Decoder(size, hidden, latent_dim) for size in view_sizes)
+        self.min_std = min_std
+        sizes = list(view_sizes)
+        self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
+        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
         self.prior = MixturePrior(n_clusters, latent_dim)
         correlation = correlation.to(torch.float64)
         if learn_correlation:
@@ -81,6 +84,10 @@ class MultiViewVAE(nn.Module):
     def learns_correlation(self) -> bool:
         """Whether the correlation matrix has a parameter."""
         return hasattr(self, "correlation_parameter")
+
+    def compute_in(self, dtype: torch.dtype) -> None:
+        """Round the encoders' and decoders' products to this type in training; the fusion stays exact."""
+        self.encoders.dtype = self.decoders.dtype = dtype
 
     def correlation(self) -> Tensor:
         """Return R (V, V), in float64 where the device has it."""
@@ -96,14 +103,30 @@ class MultiViewVAE(nn.Module):
 
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
-        estimates = torch.stack(
-            [
-                self._on_rows(encoder, view, observed[:, v])
-                for v, (encoder, view) in enumerate(zip(self.encoders, views, strict=True))
-            ],
-            dim=1,
-        )
-        return estimates[:, :, 0], estimates[:, :, 1]
+        mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
+        return mean, self.min_std + softplus(scale)
+
+    def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
+        """Return what the encoders say, (N, V, 2D)."""
+        at = self._rows_to_compute(observed)
+        if at is None:
+            return torch.stack(self.encoders(views, together=True), dim=1)
+        parts = self.encoders([view[rows] for view, rows in zip(views, at, strict=True)], together=False)
+        n_views = len(at)
+        into = torch.cat([rows * n_views + v for v, rows in enumerate(at)])
+        flat = parts[0].new_zeros(len(observed) * n_views, parts[0].shape[1]).index_copy(0, into, torch.cat(parts))
+        estimates: Tensor = flat.view(len(observed), n_views, -1)
+        return estimates
+
+    def _rows_to_compute(self, observed: Tensor) -> list[Tensor] | None:
+        """Return each view's observed rows, or None to compute all of them.
+
+        Hidden rows are skipped on a CPU. On a GPU that would make the device wait for the host, and when several
+        runs are computed at once shapes must not depend on data.
+        """
+        if self.mapped or observed.device.type != "cpu":
+            return None
+        return [seen.nonzero().squeeze(-1) for seen in observed.unbind(1)]
 
     def fuse(self, mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
         """Fuse the observed views' estimates."""
@@ -113,9 +136,16 @@ class MultiViewVAE(nn.Module):
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(self, latent: Tensor, observed: Tensor) -> list[Tensor]:
-        """Return every view (N, P_v) of latents (N, D), where observed."""
-        return [self._on_rows(decoder, latent, observed[:, v]) for v, decoder in enumerate(self.decoders)]
+    def decode(self, latents: Sequence[Tensor], observed: Tensor) -> list[Tensor]:
+        """Return every view (N, P_v) of its latents (N, D), where observed; other rows mean nothing."""
+        at = self._rows_to_compute(observed)
+        if at is None:
+            return self.decoders(latents, together=True)  # type: ignore[no-any-return]
+        parts = self.decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
+        return [
+            part.new_zeros(len(observed), part.shape[1]).index_copy(0, rows, part)
+            for part, rows in zip(parts, at, strict=True)
+        ]
 
     def objective(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> ObjectiveParts:
         """Return the parts of the objective per sample.
@@ -133,7 +163,7 @@ class MultiViewVAE(nn.Module):
         assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
         return objective_parts(
             views,
-            self.decode(decoded, observed),
+            self.decode([decoded] * len(views), observed),
             observed,
             self.likelihoods,
             estimates,
@@ -143,8 +173,8 @@ class MultiViewVAE(nn.Module):
         )
 
     def loss(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Return the objective of a batch and its parts, averaged over the samples."""
-        parts = self.objective(views, observed, noise).mean()
+        """Return the objective and its parts, per sample."""
+        parts = self.objective(views, observed, noise)
         return {"total": parts.total(self.alpha), **parts._asdict()}
 
     def warmup_loss(
@@ -153,38 +183,29 @@ class MultiViewVAE(nn.Module):
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
         estimates = self.encode(views, observed)
         fused = self.fuse(*estimates, observed)
-        outputs = self.decode(reparameterise(fused.mean, fused.variance, noise[:, 0]), observed)
+        latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
+        outputs = self.decode([latent] * len(views), observed)
+        zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         parts = {
-            "reconstruction": total_reconstruction(views, outputs, observed, self.likelihoods).mean(),
-            "kl_z": kl_diagonal(
-                fused.mean, fused.variance, torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
-            ).mean(),
-            "alignment": alignment(fused, *estimates, observed).mean(),
+            "reconstruction": total_reconstruction(views, outputs, observed, self.likelihoods),
+            "kl_z": kl_diagonal(fused.mean, fused.variance, zero, one),
+            "alignment": alignment(fused, *estimates, observed),
         }
         total = parts["reconstruction"] + kl_weight * parts["kl_z"] + self.alpha * parts["alignment"]
         return {"total": total, **parts}
 
     def codes(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return each view's code, the mean of its estimate, (N, V, D)."""
-        return torch.stack(
-            [self._on_rows(encoder.code, view, observed[:, v]) for v, (encoder, view) in self._with(views)], dim=1
-        )
+        return self._estimates(views, observed).chunk(2, dim=-1)[0]
 
     def autoencoding_loss(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Return the mean squared error of every view through its own code, summed over the views."""
-        errors = []
-        for v, (encoder, view) in self._with(views):
-            seen = observed[:, v]
-            output = self._on_rows(self.decoders[v], self._on_rows(encoder.code, view, seen), seen)
-            cells = seen.sum().clamp(min=1) * view.shape[1]
-            errors.append(reconstruction(view, output, seen, "gaussian").sum() / cells)
-        total = torch.stack(errors).sum()
+        """Return the mean squared error of every view through its own code, summed over the observed views."""
+        outputs = self.decode(self.codes(views, observed).unbind(1), observed)
+        errors = [
+            reconstruction(view, output, seen, "gaussian") / view.shape[1]
+            for view, output, seen in zip(views, outputs, observed.unbind(1), strict=True)
+        ]
+        total = torch.stack(errors).sum(0)
         return {"total": total, "reconstruction": total}
-
-    def _on_rows(self, function: Callable[[Tensor], Tensor], rows: Tensor, seen: Tensor) -> Tensor:
-        return on_rows(function, rows, seen, skip=not self.mapped)
-
-    def _with(self, views: Sequence[Tensor]) -> Iterator[tuple[int, tuple[Encoder, Tensor]]]:
-        return enumerate(zip(self.encoders, views, strict=True))  # type: ignore[arg-type]

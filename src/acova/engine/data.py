@@ -1,0 +1,209 @@
+"""What training is fed: data that stay on the device, or windows of rows read from disk; with order and noise.
+
+Order and noise come from a run's named streams: the order of a window's samples from the epoch and the window, the
+noise of a block of samples from the epoch and the block. So neither batching, nor the runs beside it, nor the number of
+processes that share the samples changes what is drawn.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acova.base import Streams
+from acova.engine.processes import ALONE, Processes
+
+BLOCK = 1024
+"""Samples that share one stream of noise, and that are read from disk at once."""
+WINDOW_BYTES = 2**27
+"""Memory of a window of rows read from disk."""
+_MIN_BLOCKS = 16
+
+Reader = Callable[[int, int], tuple[list[Tensor], Tensor]]
+"""``read(start, stop)`` gives the views (n, P_v) and observed (n, V) of the samples from `start` to `stop`."""
+
+
+class RunData:
+    """The data of R runs on the device: what differs between runs is stored per run, what is the same once.
+
+    Parameters
+    ----------
+    views : sequence of V tensors of shape (R, n, P_v), or (1, n, P_v) when all runs share the data
+    observed : Tensor of bool, shape (R, n, V), or (1, n, V)
+    n_samples : int, optional
+        Number of samples of all processes together; by default those given.
+    processes : Processes
+        With several, the data given are this process's `share` of the samples.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[Tensor],
+        observed: Tensor,
+        *,
+        n_samples: int | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.views = list(views)
+        self.observed = observed
+        self.n_samples = observed.shape[1] if n_samples is None else n_samples
+        self.device = observed.device
+        self.processes = processes
+
+    @property
+    def resident(self) -> "RunData":
+        """What batches are taken from."""
+        return self
+
+    def batch(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Return each run's own rows: views (R, B, P_v) and observed (R, B, V) for row numbers (R, B)."""
+        return [_pick(view, rows) for view in self.views], _pick(self.observed, rows)
+
+    def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
+        """Return one run's views (n, P_v) and observed (n, V)."""
+        pick = [part[run if len(part) > 1 else 0] for part in (*self.views, self.observed)]
+        return pick[:-1], pick[-1]
+
+    def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
+        """Yield all samples as one window."""
+        share = self.processes.share(self.n_samples)
+        orders = [_order(stream, epoch, 0, self.n_samples, self.device) for stream in streams]
+        yield Window(torch.stack(orders), share, [(share.start, share.stop)])
+
+
+class StreamedData:
+    """The data of one run on disk, read a window of blocks at a time into one fixed place on the device.
+
+    An epoch takes the blocks in random order; a window holds as many as `window_bytes` allow, and its samples are
+    shuffled. Memory is that of one window, however many samples there are.
+
+    Parameters
+    ----------
+    read : callable
+        See `Reader`; it gives tensors on the CPU.
+    n_samples : int
+    sizes : sequence of int
+        Number of features of each view.
+    device : torch.device
+    processes : Processes
+        With several, each reads its `share` of every window.
+    window_bytes : int
+    """
+
+    def __init__(
+        self,
+        read: Reader,
+        n_samples: int,
+        sizes: Sequence[int],
+        device: torch.device,
+        *,
+        processes: Processes = ALONE,
+        window_bytes: int | None = None,
+    ) -> None:
+        self._read, self.n_samples, self.device, self.processes = read, n_samples, device, processes
+        window_bytes = WINDOW_BYTES if window_bytes is None else window_bytes
+        self.blocks = max(_MIN_BLOCKS, window_bytes // (4 * sum(sizes) * BLOCK))
+        rows = -(-min(n_samples, self.blocks * BLOCK) // processes.size)
+        rows = rows + BLOCK if processes.size > 1 else rows
+        views = [torch.zeros(1, rows, size, device=device) for size in sizes]
+        observed = torch.zeros(1, rows, len(views), dtype=torch.bool, device=device)
+        self.resident = RunData(views, observed)
+
+    def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
+        """Read one window after the other."""
+        (stream,) = streams
+        starts = _order(stream.child("blocks"), epoch, 0, -(-self.n_samples // BLOCK), torch.device("cpu")) * BLOCK
+        for number, chosen in enumerate(torch.split(starts, self.blocks)):
+            spans = [(start, min(start + BLOCK, self.n_samples)) for start in chosen.tolist()]
+            size = sum(stop - start for start, stop in spans)
+            share = self.processes.share(size)
+            mine = _cut(spans, share)
+            self._load(mine)
+            yield Window(_order(stream, epoch, number, size, self.device).unsqueeze(0), share, mine)
+
+    def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
+        """Return as many samples as a window holds, from blocks spread evenly: enough to place clusters by."""
+        count = -(-self.n_samples // BLOCK)
+        chosen = sorted({count * i // self.blocks for i in range(self.blocks)})
+        mine = chosen[self.processes.share(len(chosen))]
+        size = self._load([(block * BLOCK, min((block + 1) * BLOCK, self.n_samples)) for block in mine])
+        views, observed = self.resident.of_run(0)
+        return [view[:size] for view in views], observed[:size]
+
+    def _load(self, spans: Sequence[tuple[int, int]]) -> int:
+        """Read samples into the first rows, and return how many there are."""
+        at = 0
+        for start, stop in spans:
+            views, observed = self._read(start, stop)
+            for place, part in zip((*self.resident.views, self.resident.observed), (*views, observed), strict=True):
+                place[0, at : at + stop - start].copy_(part)
+            at += stop - start
+        return at
+
+
+@dataclass(frozen=True)
+class Window:
+    """Samples an epoch goes through in one go.
+
+    Attributes
+    ----------
+    order : Tensor of shape (R, W)
+        Every run's order of the window's samples, those of other processes included.
+    share : slice
+        The positions of the window this process holds.
+    spans : list of (start, stop)
+        The numbers of the samples this process holds, in the order it holds them.
+    """
+
+    order: Tensor
+    share: slice
+    spans: list[tuple[int, int]]
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, int]]:
+        """Yield the rows each run has here of every batch, (R, b), and the size of the batch in all processes."""
+        whole = self.share == slice(0, self.order.shape[1])
+        for rows in torch.split(self.order, size, dim=1):
+            if whole:
+                yield rows, rows.shape[1]
+            else:
+                here = rows[(rows >= self.share.start) & (rows < self.share.stop)] - self.share.start
+                yield here.unsqueeze(0), rows.shape[1]
+
+
+def fill_noise(noise: Tensor, spans: Sequence[tuple[int, int]], streams: Streams, *names: object) -> None:
+    """Draw the noise of the samples with these numbers into the first rows of (rows, …); it belongs to the samples."""
+    generator = torch.Generator(noise.device)
+    at = 0
+    for start, stop in spans:
+        for block in range(start // BLOCK, -(-stop // BLOCK)):
+            low, high = max(start - block * BLOCK, 0), min(stop - block * BLOCK, BLOCK)
+            place = noise[at : at + high - low]
+            drawn = place if high - low == BLOCK else noise.new_empty(BLOCK, *noise.shape[1:])
+            drawn.normal_(generator=generator.manual_seed(streams.integer("noise", *names, block)))
+            if drawn is not place:
+                place.copy_(drawn[low:high])
+            at += high - low
+
+
+def _pick(table: Tensor, rows: Tensor) -> Tensor:
+    if len(table) == 1:
+        return table[0][rows]
+    run = torch.arange(len(table), device=table.device).unsqueeze(-1)
+    return table[run, rows]
+
+
+def _order(streams: Streams, epoch: int, window: int, size: int, device: torch.device) -> Tensor:
+    generator = torch.Generator(device).manual_seed(streams.integer("order", epoch, window))
+    return torch.randperm(size, generator=generator, device=device)
+
+
+def _cut(spans: Sequence[tuple[int, int]], share: slice) -> list[tuple[int, int]]:
+    """Return the part of consecutive spans that lies at the positions of `share`."""
+    mine, at = [], 0
+    for start, stop in spans:
+        low, high = max(share.start - at, 0), min(share.stop - at, stop - start)
+        if low < high:
+            mine.append((start + low, start + high))
+        at += stop - start
+    return mine

@@ -1,0 +1,150 @@
+"""What a trained network says of samples, a chunk at a time; results of views on disk go to disk too."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from acova.base import Streams
+from acova.data import Scaling, StoredViews, Views
+from acova.engine import ALONE, Processes, fill_noise
+from acova.functional import ObjectiveParts
+from acova.networks import MultiViewVAE
+
+CHUNK = 2048
+"""Samples that are computed at once."""
+_MAX_DRAWS, _DRAWN_SAMPLES = 16, 2**17
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """One row per sample; arrays in memory, or memory-mapped for views on disk.
+
+    Attributes
+    ----------
+    labels : array of shape (n_samples,)
+    probabilities : array of shape (n_samples, n_clusters)
+    weights : array of shape (n_samples, V)
+    latent : array of shape (n_samples, latent_dim)
+    """
+
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    latent: NDArray[np.float32]
+
+
+def infer(
+    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+) -> Inferred:
+    """Return labels, cluster probabilities, view weights and latent means of all samples.
+
+    Several processes share the work and all get the whole result.
+    """
+    parts = infer_chunks(network, scaling, views, processes)
+    if isinstance(views, Views):
+        return _joined(list(parts))
+    folder = _Folder()
+    files: list[_GrowingFile] = []
+    for part in parts:
+        arrays = [getattr(part, field.name) for field in fields(Inferred)]
+        if not files:
+            files = [_GrowingFile(folder, f"{n}.npy", array, views.n_samples) for n, array in enumerate(arrays)]
+        for file, array in zip(files, arrays, strict=True):
+            file.append(array)
+    return Inferred(*(file.mapped() for file in files))
+
+
+@torch.no_grad()
+def infer_chunks(
+    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+) -> Iterator[Inferred]:
+    """Yield the results of consecutive samples."""
+    step = CHUNK * processes.size
+    for start in range(0, views.n_samples, step):
+        share = processes.share(min(step, views.n_samples - start))
+        part = _rows(views, start + share.start, start + share.stop)
+        fused = network.posterior(*tensors(part, scaling, _device(network)))
+        shares = network.prior.log_responsibilities(fused.mean).exp()
+        results = (shares.argmax(-1), shares, fused.weights.mean(-1), fused.mean)
+        yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+
+
+@torch.no_grad()
+def mean_objective(
+    network: MultiViewVAE,
+    scaling: Scaling,
+    views: Views | StoredViews,
+    streams: Streams,
+    processes: Processes = ALONE,
+) -> ObjectiveParts:
+    """Return the parts of the objective, averaged over the samples and several draws.
+
+    Sixteen draws for small data, fewer where the average over many samples is as sure.
+    """
+    share = processes.share(views.n_samples)
+    draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
+    sums = torch.zeros(len(ObjectiveParts._fields), dtype=torch.float64)
+    for start in range(share.start, share.stop, CHUNK):
+        stop = min(start + CHUNK, share.stop)
+        batch = tensors(_rows(views, start, stop), scaling, _device(network))
+        noise = torch.empty(stop - start, 2, network.prior.means.shape[1])
+        for draw in range(draws):
+            fill_noise(noise, [(start, stop)], streams, draw)
+            parts = network.objective(*batch, noise.to(batch[1].device))
+            sums += torch.stack([part.double().sum() for part in parts]).cpu()
+    return ObjectiveParts(*(processes.sum(sums) / (views.n_samples * draws)))
+
+
+def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:
+    """Return scaled views (n, P_v), zero where hidden, and observed (n, V), on a device."""
+    scaled = [torch.from_numpy(array).to(device) for array in scaling.transform(views)]
+    return scaled, torch.from_numpy(views.observed).to(device)
+
+
+def _rows(views: Views | StoredViews, start: int, stop: int) -> Views:
+    return views.read(start, stop) if isinstance(views, StoredViews) else views.take(slice(start, stop))
+
+
+def _device(network: MultiViewVAE) -> torch.device:
+    return next(network.parameters()).device
+
+
+def _joined(parts: list[Inferred]) -> Inferred:
+    names = [field.name for field in fields(Inferred)]
+    return Inferred(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+class _Folder:
+    """A temporary folder that lives as long as anyone holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="acova-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class _GrowingFile:
+    """A ``.npy`` file that gets its rows one after the other, without holding them."""
+
+    def __init__(self, folder: _Folder, name: str, like: NDArray[Any], length: int) -> None:
+        self._folder, self._path = folder, folder.path / name
+        self._at = np.lib.format.open_memmap(self._path, "w+", like.dtype, (length, *like.shape[1:])).offset
+
+    def append(self, rows: NDArray[Any]) -> None:
+        with self._path.open("r+b") as stream:
+            stream.seek(self._at)
+            stream.write(np.ascontiguousarray(rows).tobytes())
+            self._at = stream.tell()
+
+    def mapped(self) -> NDArray[Any]:
+        held: Any = np.load(self._path, mmap_mode="r")
+        held.folder = self._folder  # the files stay while any of the arrays does
+        return held  # type: ignore[no-any-return]

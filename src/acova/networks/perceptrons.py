@@ -1,0 +1,201 @@
+"""One perceptron per view, computed side by side: fully connected layers with ReLU between them.
+
+Inner layers have the same widths in every view, so their weights are one tensor and all views are one batched product.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+_ALIGNMENT = 8
+"""Widths are stored as multiples of this, which matrix units ask for; the units added are zero and stay zero."""
+
+Rows = Tensor | list[Tensor]
+"""Rows of V views: one tensor (V, N, width), or V tensors of their own numbers of rows."""
+
+
+class Perceptrons(nn.Module):
+    """V perceptrons.
+
+    Parameters
+    ----------
+    widths : sequence of layers' widths, each one int for all views or a sequence of V
+        Inputs first, outputs last.
+    n_views : int
+
+    Attributes
+    ----------
+    dtype : torch.dtype
+        What rows and weights are rounded to for products in training; outputs and gradients of weights are not
+        rounded, and where no gradient is asked for nothing is.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, widths: Sequence[int | Sequence[int]], n_views: int) -> None:
+        super().__init__()
+        per_view = [[width] * n_views if isinstance(width, int) else list(width) for width in widths]
+        self.outputs = per_view[-1]
+        self.layers = nn.ModuleList(
+            _Layer(before, after, relu=number + 2 < len(per_view))
+            for number, (before, after) in enumerate(pairwise(per_view))
+        )
+
+    def forward(self, rows: Sequence[Tensor], *, together: bool) -> list[Tensor]:
+        """Map V tensors of rows, (N_v, inputs_v), to V tensors (N_v, outputs_v).
+
+        With `together` every view has the same number of rows, and layers take all views at once.
+        """
+        narrow = self.dtype if torch.is_grad_enabled() else torch.float32
+        flowing: Rows = [part.to(narrow) if part.dtype == torch.float32 else part for part in rows]
+        for layer in self.layers:
+            flowing = layer(flowing, together)
+        parts = flowing.unbind() if isinstance(flowing, Tensor) else flowing
+        return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
+
+
+class _Layer(nn.Module):
+    """``relu(rows @ weight + bias)`` of every view; without `relu`, the product as it is, in full precision.
+
+    Weights are stored as (inputs, outputs): their gradients then come out of the matrix product as they are stored.
+    """
+
+    def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, relu: bool) -> None:
+        super().__init__()
+        self.relu = relu
+        pairs = [_start(before, after) for before, after in zip(inputs, outputs, strict=True)]
+        self.stacked = len({weight.shape for weight, _ in pairs}) == 1
+        if self.stacked:
+            self.weight = nn.Parameter(torch.stack([weight for weight, _ in pairs]))
+            self.bias = nn.Parameter(torch.stack([bias for _, bias in pairs]))
+        else:
+            self.weights = nn.ParameterList(weight for weight, _ in pairs)
+            self.biases = nn.ParameterList(bias for _, bias in pairs)
+
+    def forward(self, rows: Rows, together: bool) -> Rows:
+        if not self.stacked:
+            parts = rows.unbind() if isinstance(rows, Tensor) else rows
+            each = zip(parts, self.weights, self.biases, strict=True)
+            return [_affine(_padded(part, weight), weight, bias, self.relu) for part, weight, bias in each]
+        if not together:
+            padded = [_padded(part, self.weight) for part in rows]
+            return list(_PerView.apply(self.weight, self.bias, self.relu, *padded))  # type: ignore[no-untyped-call]
+        stack = rows if isinstance(rows, Tensor) else torch.stack(list(rows))
+        return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu)
+
+
+def _start(inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
+    """Return weight and bias, uniform as torch's own linear layer starts, zero in the units added."""
+    bound = 1 / math.sqrt(inputs)
+    spare = -inputs % _ALIGNMENT, -outputs % _ALIGNMENT
+    weight = torch.empty(inputs, outputs).uniform_(-bound, bound)
+    bias = torch.empty(outputs).uniform_(-bound, bound)
+    return pad(weight, (0, spare[1], 0, spare[0])), pad(bias, (0, spare[1]))
+
+
+def _padded(rows: Tensor, weight: Tensor) -> Tensor:
+    spare = weight.shape[-2] - rows.shape[-1]
+    return pad(rows, (0, spare)) if spare else rows
+
+
+def _affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+    """Map rows (..., N, inputs) by weight (..., inputs, outputs) and bias (..., outputs)."""
+    result: Tensor = _Affine.apply(rows, weight, bias, relu)[0]  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Affine(torch.autograd.Function):
+    """Product, bias and ReLU as one node: the ReLU works in place and its mask is its output.
+
+    Its second output is the weight as rounded to the rows' type, kept for the backward pass; empty if it is not.
+    """
+
+    @staticmethod
+    def forward(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> tuple[Tensor, Tensor]:
+        narrow = weight.to(rows.dtype)
+        if relu or rows.dtype == weight.dtype:
+            out = _product_plus(bias.to(rows.dtype), rows, narrow)
+        else:
+            out = _product(rows, narrow, weight.dtype).add_(bias.unsqueeze(-2))
+        return (out.relu_() if relu else out), weight.new_empty(0) if narrow is weight else narrow
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        rows, weight, _, ctx.relu = inputs
+        out, narrow = output
+        ctx.mark_non_differentiable(narrow)
+        ctx.set_materialize_grads(False)
+        ctx.master = weight.dtype
+        ctx.save_for_backward(rows, narrow if narrow.numel() else weight, out if ctx.relu else None)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        rows, weight, out = ctx.saved_tensors
+        if gradient is None:
+            return (None,) * 4
+        if ctx.relu:
+            gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
+        gradient = gradient.to(rows.dtype)
+        to_rows = gradient @ weight.mT if ctx.needs_input_grad[0] else None
+        return to_rows, _product(rows.mT, gradient, ctx.master), gradient.sum(-2, dtype=ctx.master), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, tuple[int, None]]:
+        """Put the mapped axis first: the function takes any leading axes."""
+        *tensors, relu = inputs
+        first = [
+            tensor.movedim(axis, 0) if axis is not None else tensor.expand(info.batch_size, *tensor.shape)
+            for tensor, axis in zip(tensors, in_dims, strict=False)
+        ]
+        return _Affine.apply(*first, relu), (0, None)  # type: ignore[no-untyped-call]
+
+
+class _PerView(torch.autograd.Function):
+    """The same for stacked weights and any number of rows in each view: hidden rows need not be computed."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, relu: bool, *rows: Tensor) -> tuple[Tensor, ...]:
+        outs = tuple(torch.addmm(b, part, w) for b, part, w in zip(bias, rows, weight, strict=True))
+        for out in outs if relu else ():
+            out.relu_()
+        ctx.relu = relu
+        ctx.save_for_backward(weight, *rows, *(outs if relu else ()))
+        return outs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weight, *saved = ctx.saved_tensors
+        rows, outs = saved[: len(gradients)], saved[len(gradients) :]
+        if ctx.relu:
+            gradients = tuple(map(torch.ops.aten.threshold_backward, gradients, outs, (0,) * len(outs)))
+        to_weight, to_bias = torch.empty_like(weight), weight.new_empty(len(weight), weight.shape[-1])
+        to_rows: list[Tensor | None] = []
+        for v, (part, gradient) in enumerate(zip(rows, gradients, strict=True)):
+            torch.mm(part.mT, gradient, out=to_weight[v])
+            torch.sum(gradient, 0, out=to_bias[v])
+            to_rows.append(gradient @ weight[v].mT if ctx.needs_input_grad[3 + v] else None)
+        return to_weight, to_bias, None, *to_rows
+
+
+def _product_plus(bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    if rows.ndim == 2:
+        return torch.addmm(bias, rows, weight)
+    out = torch.baddbmm(bias.unsqueeze(-2).flatten(0, -3), rows.flatten(0, -3), weight.flatten(0, -3))
+    return out.view(*rows.shape[:-1], -1)
+
+
+def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Multiply, and return the sums in `dtype`, not rounded to the factors' type where the device allows that."""
+    if left.dtype == dtype:
+        return left @ right
+    if left.ndim == 2:
+        return torch.mm(left, right, out_dtype=dtype)
+    return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], -1)

@@ -1,0 +1,175 @@
+"""Fits that are killed, interrupted and continued, as real processes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from acova import ACOVA
+from acova.base import RunFolderError
+from acova.estimators import fit_many
+from conftest import SMALL, make_toy
+
+SETTINGS = {**SMALL, "pretrain_epochs": 6, "warmup_epochs": 6, "epochs": 10, "n_init": 2}
+FIT = ["--clusters", "3", "--quiet", "--device", "cpu", "--checkpoint-every", "1"]
+for name, value in SETTINGS.items():
+    if name != "random_state":
+        FIT += [f"--{name.replace('_', '-')}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    views, _ = make_toy()
+    path = tmp_path_factory.mktemp("data") / "toy.npz"
+    np.savez(path, observed=views.observed, **dict(zip(views.names, views.arrays, strict=True)))
+    return path
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "acova", "fit", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def finish(*arguments):
+    process = start(*arguments)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """The model of a fit that nobody interrupts."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    finish(data, "--out", run, *FIT)
+    return load_file(run / "model.safetensors")
+
+
+def assert_same(run, whole):
+    tensors = load_file(run / "model.safetensors")
+    assert tensors.keys() == whole.keys()
+    for name, value in whole.items():
+        np.testing.assert_array_equal(tensors[name], value, err_msg=name)
+    assert not (run / "checkpoint").exists()
+    assert not [path for path in run.parent.iterdir() if path != run]
+
+
+def test_a_fit_killed_at_random_moments_ends_bit_identical(data, whole, tmp_path):
+    run, rng = tmp_path / "run", random.Random(0)
+    process, kills = start(data, "--out", run, *FIT), 0
+    while kills < 3:
+        state = run / "checkpoint" / "current.safetensors"
+        while process.poll() is None and not state.exists():
+            time.sleep(0.01)
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        while process.poll() is None and state.exists() and state.stat().st_mtime_ns == before:
+            time.sleep(0.005)  # at least one new state, or kills could outrun training
+        time.sleep(rng.uniform(0, 0.1))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
+        process = start("--resume", run, "--quiet")
+    assert kills >= 2
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert_same(run, whole)
+
+
+def test_an_interrupt_says_how_to_go_on_and_loses_nothing(data, whole, tmp_path):
+    run = tmp_path / "run"
+    process = start(data, "--out", run, *FIT[:-2], "--checkpoint-every", "1", *FIT[-2:])
+    while process.poll() is None and not (run / "checkpoint" / "current.safetensors").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"acova fit --resume {run}" in err
+    assert "Traceback" not in err
+    with pytest.raises(RunFolderError, match=r"unfinished fit.*acova fit --resume"):
+        ACOVA.load(run)
+    refused = start(data, "--out", run, *FIT)
+    assert "go on with it (acova fit --resume" in refused.communicate(timeout=60)[1]
+    assert refused.returncode == 2
+    finish("--resume", run, "--quiet")
+    assert_same(run, whole)
+    again = start("--resume", run)
+    assert "finished run; there is nothing to resume" in again.communicate(timeout=60)[1]
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_after(model, views, epochs, monkeypatch):
+    """Fit until so many epochs are done."""
+    seen = []
+
+    def keep(keeper, state):
+        original(keeper, state)
+        seen.append(1)
+        if len(seen) == epochs:
+            raise Killed
+
+    from acova.engine import Keeper
+
+    original = Keeper.keep
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "keep", keep)
+        with pytest.raises(Killed):
+            model.fit(views)
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+def test_a_second_fit_goes_on_and_cleans_up(toy, tmp_path, monkeypatch, random_state):
+    settings = {**SETTINGS, "random_state": random_state, "checkpoint": tmp_path / "state", "checkpoint_every": 2}
+    killed = ACOVA(3, **settings)
+    killed_after(killed, toy[0], 31, monkeypatch)  # inside the second run
+    seed = killed.seed_
+    assert (tmp_path / "state" / "run-0.safetensors").exists()
+    model = ACOVA(3, **settings).fit(toy[0])
+    assert not (tmp_path / "state").exists()
+    assert model.seed_ == seed
+    if random_state is not None:
+        whole = ACOVA(3, **{**settings, "checkpoint": None}).fit(toy[0])
+        np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
+        np.testing.assert_array_equal(model.objectives_, whole.objectives_)
+        assert len(model.history_) == len(whole.history_) == 22
+
+
+def test_another_fit_is_not_mixed_with_the_kept_one(toy, tmp_path, monkeypatch):
+    settings = {**SETTINGS, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    with pytest.raises(RunFolderError, match=r"holds another fit: alpha \(10.0 there, 3.0 now\) differ.*delete this"):
+        ACOVA(3, **settings, alpha=3.0).fit(toy[0])
+    with pytest.raises(RunFolderError, match="another fit: seed"):
+        ACOVA(3, **{**settings, "random_state": 1}).fit(toy[0])
+    with pytest.raises(RunFolderError, match="another fit: data"):
+        ACOVA(3, **settings).fit(toy[0].take(slice(1, None)))
+    (tmp_path / "state" / "checkpoint.json").write_text("{")
+    with pytest.raises(RunFolderError, match=r"checkpoint.json is damaged"):
+        ACOVA(3, **settings).fit(toy[0])
+
+
+def test_a_folder_with_other_files_is_left_alone(toy, tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(RunFolderError, match="folder with other files"):
+        ACOVA(3, **SETTINGS, checkpoint=tmp_path).fit(toy[0])
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_many_fits_keep_one_checkpoint_together(toy, tmp_path):
+    models = [ACOVA(3, **{**SMALL, "random_state": run}) for run in range(2)]
+    with pytest.raises(ValueError, match=r"fit_many: .*checkpoint"):
+        fit_many([ACOVA(3, checkpoint="x"), ACOVA(3)], toy[0])
+    fit_many(models, toy[0], checkpoint=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+    np.testing.assert_array_equal(models[1].labels_, ACOVA(3, **{**SMALL, "random_state": 1}).fit(toy[0]).labels_)

@@ -1,0 +1,111 @@
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from acova.networks import Perceptrons
+
+SIZES = [7, 12, 5]
+
+
+def plain(perceptrons, view, inputs, outputs):
+    """The same perceptron in torch's own layers, from the unpadded part of the weights."""
+    layers, width = [], inputs
+    for number, layer in enumerate(perceptrons.layers):
+        weight = (layer.weight if layer.stacked else layer.weights)[view]
+        bias = (layer.bias if layer.stacked else layer.biases)[view]
+        last = number == len(perceptrons.layers) - 1
+        after = outputs if last else HIDDEN[number]
+        linear = nn.Linear(width, after, dtype=weight.dtype)
+        with torch.no_grad():
+            linear.weight.copy_(weight[:width, :after].T)
+            linear.bias.copy_(bias[:after])
+        layers += [linear] if last else [linear, nn.ReLU()]
+        width = after
+    return nn.Sequential(*layers)
+
+
+HIDDEN = [10, 6]
+
+
+@pytest.fixture
+def perceptrons():
+    torch.manual_seed(0)
+    return Perceptrons([SIZES, *HIDDEN, 4], 3).double()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_values_and_gradients_are_those_of_plain_layers(perceptrons, together):
+    counts = [9, 9, 9] if together else [9, 4, 0]
+    rows = [
+        torch.randn(n, size, dtype=torch.float64, requires_grad=True) for n, size in zip(counts, SIZES, strict=True)
+    ]
+    outs = perceptrons(rows, together=together)
+    sum(out.sin().sum() for out in outs).backward()
+    for v, size in enumerate(SIZES):
+        twin = plain(perceptrons, v, size, 4)
+        copy = rows[v].detach().clone().requires_grad_()
+        expected = twin(copy)
+        torch.testing.assert_close(outs[v], expected)
+        expected.sin().sum().backward()
+        torch.testing.assert_close(rows[v].grad, copy.grad)
+        gradient = perceptrons.layers[1].weight.grad[v]
+        torch.testing.assert_close(gradient[:10, :6], twin[2].weight.grad.T)
+        torch.testing.assert_close(perceptrons.layers[0].biases[v].grad[:10], twin[0].bias.grad)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_gradients_are_those_of_finite_differences(perceptrons, together):
+    rows = [torch.randn(3, size, dtype=torch.float64) for size in SIZES]
+    names = [name for name, _ in perceptrons.named_parameters()]
+
+    def outputs(*values):
+        state = dict(zip(names, values, strict=True))
+        return torch.cat(functional_call(perceptrons, state, (rows,), {"together": together}))
+
+    values = tuple(p.detach().clone().requires_grad_() for p in perceptrons.parameters())
+    assert torch.autograd.gradcheck(outputs, values)
+
+
+def test_mapped_over_runs_it_is_each_run(perceptrons):
+    torch.manual_seed(1)
+    others = [perceptrons, *(Perceptrons([SIZES, *HIDDEN, 4], 3).double() for _ in range(2))]
+    parameters, _ = stack_module_state(others)
+    rows = [torch.randn(3, 5, size, dtype=torch.float64) for size in SIZES]
+    call = lambda state, mine: functional_call(perceptrons, state, (mine,), {"together": True})  # noqa: E731
+    outs = vmap(call)(parameters, rows)
+    sum(out.square().sum() for out in outs).backward()
+    for run, network in enumerate(others):
+        expected = network([part[run] for part in rows], together=True)
+        network.zero_grad()
+        sum(out.square().sum() for out in expected).backward()
+        for mine, theirs in zip(outs, expected, strict=True):
+            torch.testing.assert_close(mine[run], theirs)
+        for name, parameter in network.named_parameters():
+            torch.testing.assert_close(parameters[name].grad[run], parameter.grad)
+
+
+def test_added_units_stay_zero_through_training(perceptrons):
+    optimiser = torch.optim.Adam(perceptrons.parameters(), lr=0.1)
+    for _ in range(5):
+        optimiser.zero_grad()
+        outs = perceptrons([torch.randn(8, size, dtype=torch.float64) for size in SIZES], together=False)
+        sum((out - 1).square().sum() for out in outs).backward()
+        optimiser.step()
+    inner = perceptrons.layers[1].weight
+    assert inner.shape == (3, 16, 8)
+    assert (inner[:, :10, :6] != 0).all()
+    assert (inner[:, 10:] == 0).all()
+    assert (inner[:, :, 6:] == 0).all()
+    assert (perceptrons.layers[1].bias[:, 6:] == 0).all()
+
+
+def test_equal_widths_are_stacked_and_no_hidden_layer_is_fine():
+    torch.manual_seed(0)
+    alike = Perceptrons([[6, 6], 4], 2)
+    assert [name for name, _ in alike.named_parameters()] == ["layers.0.weight", "layers.0.bias"]
+    rows = [torch.randn(3, 6), torch.randn(3, 6)]
+    for mine, other in zip(alike(rows, together=True), alike(rows, together=False), strict=True):
+        torch.testing.assert_close(mine, other)
+    expected = rows[1] @ alike.layers[0].weight[1, :6, :4] + alike.layers[0].bias[1, :4]
+    torch.testing.assert_close(alike(rows, together=True)[1], expected)

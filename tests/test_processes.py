@@ -1,0 +1,161 @@
+"""Several processes that train one model, with gloo on a CPU."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from acova.engine import ALONE, Processes, clear_loss_of_contact
+from conftest import SMALL, make_toy
+
+SETTINGS = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 4, "epochs": 4}
+SCRIPT = """
+import sys
+import numpy as np
+from acova import ACOVA
+held = np.load(sys.argv[1])
+views = {name: held[name] for name in held.files if name != "observed"}
+settings = dict(hidden=(32,), latent_dim=4, batch_size=32, learning_rate=3e-3, pretrain_epochs=3, warmup_epochs=4,
+                epochs=4, n_init=2, device="cpu")
+model = ACOVA(3, **settings, random_state=None if sys.argv[3] == "none" else 0).fit(views, observed=held["observed"])
+import torch.distributed as dist
+rank = dist.get_rank() if dist.is_initialized() else 0
+np.savez(f"{sys.argv[2]}-{rank}.npz", p=model.probabilities_, o=model.objectives_, w=model.view_weights_)
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    views, _ = make_toy()
+    path = tmp_path_factory.mktemp("data") / "toy.npz"
+    np.savez(path, observed=views.observed, **dict(zip(views.names, views.arrays, strict=True)))
+    return path
+
+
+def options(**settings):
+    given = {**SETTINGS, **settings}
+    given.pop("random_state")
+    pairs = [
+        (f"--{k.replace('_', '-')}", ",".join(map(str, v)) if isinstance(v, tuple) else v) for k, v in given.items()
+    ]
+    return ["--clusters", "3", "--quiet", "--device", "cpu", *(str(part) for pair in pairs for part in pair)]
+
+
+def environment(**more):
+    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+
+
+def torchrun(*arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += map(str, arguments)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_two_processes_end_where_one_does(data, tmp_path):
+    """The command line, with every kind of start; only the first process writes and speaks."""
+    more = options(correlation_start="similarity")
+    alone = [sys.executable, "-m", "acova", "fit", str(data), "--out", str(tmp_path / "one"), *more]
+    subprocess.run(alone, env=environment(), capture_output=True, check=True, timeout=300)
+    done = torchrun("-m", "acova", "fit", data, "--out", tmp_path / "two", *more)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Run: ") == 1
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(two[name], value, rtol=1e-2, atol=2e-3, err_msg=name)
+    np.testing.assert_array_equal(two["labels_"], one["labels_"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+@pytest.mark.parametrize("seed", ["0", "none"])
+def test_every_process_gets_the_whole_result(data, tmp_path, seed):
+    """From Python, with restarts; without a seed the processes still agree on one."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = torchrun(script, data, tmp_path / "two", seed)
+    assert done.returncode == 0, done.stderr
+    first, second = (np.load(tmp_path / f"two-{rank}.npz") for rank in (0, 1))
+    for name in ("p", "o", "w"):
+        np.testing.assert_array_equal(first[name], second[name])
+    if seed == "0":
+        subprocess.run([sys.executable, script, data, tmp_path / "one", seed], env=environment(), check=True)
+        single = np.load(tmp_path / "one-0.npz")
+        np.testing.assert_allclose(first["o"], single["o"], rtol=1e-3)
+        np.testing.assert_allclose(first["p"], single["p"], atol=0.02)
+
+
+def start_pair(*arguments):
+    """Two processes as a cluster's scheduler would start them, without torchrun to clean up after them."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "acova", "fit", *map(str, arguments)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    return [
+        subprocess.Popen(
+            command,
+            env=environment(**place, RANK=str(rank), LOCAL_RANK=str(rank)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_job_with_a_message(data, tmp_path, victim):
+    run = tmp_path / "run"
+    pair = start_pair(data, "--out", run, *options(epochs=100_000), "--checkpoint-every", "1")
+    while all(process.poll() is None for process in pair) and not (run / "checkpoint" / "current.safetensors").exists():
+        time.sleep(0.02)
+    pair[victim].send_signal(signal.SIGKILL)
+    pair[victim].communicate()
+    survivor = pair[1 - victim]
+    _, err = survivor.communicate(timeout=60)
+    assert survivor.returncode == 2, err
+    assert f"process {1 - victim} of 2 lost contact with another process" in err
+    assert "Traceback" not in err
+
+
+def test_a_job_that_lost_a_process_goes_on_from_its_checkpoint(data, tmp_path):
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    settings = [*options(epochs=12), "--checkpoint-every", "1"]
+    pair = start_pair(data, "--out", run, *settings)
+    while all(process.poll() is None for process in pair) and not (run / "checkpoint" / "current.safetensors").exists():
+        time.sleep(0.02)
+    pair[1].send_signal(signal.SIGKILL)
+    for process in pair:
+        process.communicate(timeout=60)
+    for arguments in (["--resume", run, "--quiet"], [data, "--out", whole, *settings]):
+        for process in start_pair(*arguments):
+            _, err = process.communicate(timeout=300)
+            assert process.returncode == 0, err
+    resumed, expected = (load_file(path / "model.safetensors") for path in (run, whole))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_shares_are_equal_and_cover_everything():
+    for count in (0, 1, 7, 240):
+        shares = [Processes(rank, 3).share(count) for rank in range(3)]
+        assert [n for share in shares for n in range(count)[share]] == list(range(count))
+        assert max(s.stop - s.start for s in shares) - min(s.stop - s.start for s in shares) <= 1
+
+
+def test_alone_there_is_nothing_to_exchange():
+    rows = torch.arange(3)
+    assert ALONE.gather(rows) is rows
+    assert ALONE.sum(rows) is rows
+    assert ALONE.agree(5) == 5
+    with pytest.raises(RuntimeError, match=r"^out of memory$"), clear_loss_of_contact(Processes(0, 2)):
+        raise RuntimeError("out of memory")
+    with pytest.raises(RuntimeError, match=r"^Connection closed by peer$"), clear_loss_of_contact(ALONE):
+        raise RuntimeError("Connection closed by peer")

@@ -6,6 +6,8 @@ import torch
 
 from acova import ACOVA
 from acova.data import make_observed
+from acova.engine import Keeper, ParameterGroup, Phase, Runs, matmul_precision, network_dtype
+from acova.engine.adam import FusedAdam, TorchAdam
 from acova.engine.step import Step
 from acova.estimators import fit_many, recipe
 from acova.functional import fuse
@@ -104,3 +106,104 @@ def test_runs_are_split_when_memory_runs_out(monkeypatch):
     model = ACOVA(3, **{**SHORT, "warmup_epochs": 10}, n_init=5, random_state=0).fit(views)
     assert sizes == [5, 3, 2, 2, 1]
     assert clustering_accuracy(labels, model.labels_) > 0.9
+
+
+@pytest.mark.parametrize(("precision", "far"), [("float32", 1e-4), ("tf32", 1e-2), ("bf16", 5e-2)])
+def test_gradients_are_as_exact_as_the_precision_says(precision, far):
+    views, _ = toy()
+    job = ACOVA(3, **{**SHORT, "precision": precision}, random_state=0)._prepare(views, None).jobs[0]
+    noise = torch.randn(150, 2, 4, generator=torch.Generator().manual_seed(0))
+    results = []
+    for dtype, device in ((torch.float64, "cpu"), (torch.float32, "cuda")):
+        network = job.network().to(device, dtype)
+        if device == "cuda":
+            network.compute_in(network_dtype(precision, torch.device("cuda")))
+        batch = [view.to(device, dtype) for view in job.views], job.observed.to(device), noise.to(device, dtype)
+        with matmul_precision(precision):
+            network.loss(*batch)["total"].mean().backward()
+        results.append(torch.cat([p.grad.flatten().cpu().double() for p in network.parameters()]))
+    exact, ours = results
+    assert (ours - exact).norm() < far * exact.norm()
+    assert precision != "bf16" or (ours - exact).norm() > 1e-4 * exact.norm()  # it is in use
+
+
+def test_bf16_finds_the_clusters():
+    views, labels = toy()
+    views[0][:30] = np.nan
+    for n_init in (1, 3):
+        settings = {**SMALL, "pretrain_epochs": 5, "warmup_epochs": 10, "epochs": 10, "device": "cuda"}
+        model = ACOVA(3, **settings, precision="bf16", n_init=n_init, random_state=0).fit(views)
+        assert clustering_accuracy(labels, model.labels_) > 0.95
+
+
+def test_every_run_learns_at_its_own_rate_in_one_computation():
+    views, _ = toy()
+    build = lambda run: ACOVA(3, **{**SHORT, "learning_rate": 1e-3 * (run + 1)}, random_state=run)  # noqa: E731
+    together = fit_many([build(run) for run in range(3)], views)
+    for run in range(3):
+        assert together[run].objective_ == pytest.approx(build(run).fit(views).objective_, rel=5e-3)
+
+
+def test_a_killed_fit_goes_on(tmp_path, monkeypatch):
+    views, _ = toy()
+    whole = ACOVA(3, **SHORT, n_init=3, random_state=0).fit(views)
+    settings = {**SHORT, "n_init": 3, "random_state": 0, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    keep, seen = Keeper.keep, []
+
+    def killed(keeper, state):
+        keep(keeper, state)
+        seen.append(1)
+        if len(seen) == 12:
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keeper, "keep", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            ACOVA(3, **settings).fit(views)
+    model = ACOVA(3, **settings).fit(views)
+    np.testing.assert_allclose(model.objectives_, whole.objectives_, rtol=1e-3)
+    assert (model.labels_ == whole.labels_).mean() > 0.98
+
+
+def test_streamed_steps_are_captured_too(tmp_path, monkeypatch):
+    views, _ = toy()
+    paths = []
+    for number, view in enumerate(views):
+        paths.append(tmp_path / f"{number}.npy")
+        np.save(paths[-1], view.astype(np.float32))
+    whole = ACOVA(3, **SHORT, random_state=0).fit(views)
+    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    model = ACOVA(3, **SHORT, random_state=0).fit(paths)
+    assert isinstance(model.labels_, np.memmap)
+    assert model.objective_ == pytest.approx(whole.objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_runs", [1, 4])
+def test_the_fused_optimiser_is_torchs(n_runs):
+    """Twenty steps on gradients of any size, some clipped, with a learning rate per run and decay."""
+    rates = [1e-2 * (run + 1) for run in range(n_runs)]
+    finals = []
+    for kind in (FusedAdam, TorchAdam):
+        generator = torch.Generator().manual_seed(0)
+        networks = [torch.nn.Linear(70, 40).cuda() for _ in range(n_runs)]
+        for network in networks:
+            for parameter in network.parameters():
+                parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
+        runs = Runs(networks)
+        groups = [ParameterGroup(["weight"], rates), ParameterGroup(["bias"], 0.05)]
+        phase = Phase("x", 1, 1, None, groups, clip_norm=50.0)
+        runs.train_only(["weight", "bias"])
+        optimiser = kind(phase, runs)
+        for step in range(20):
+            for parameter in runs.parameters.values():
+                scale = 10.0 ** torch.randint(-3, 3, (n_runs,), generator=generator)
+                gradient = torch.randn(parameter.shape, generator=generator)
+                shape = (n_runs,) + (1,) * (parameter.ndim - 1) if runs.stacked else ()
+                parameter.grad = (gradient * scale.view(shape)).cuda()
+            optimiser.step()
+            if step == 10:
+                optimiser.decay(0.5)
+                held = {name: value.clone() for name, value in optimiser.state().items()}
+                optimiser.load(held)
+        finals.append(torch.cat([p.detach().flatten() for p in runs.parameters.values()]))
+    torch.testing.assert_close(*finals, rtol=1e-5, atol=1e-6)

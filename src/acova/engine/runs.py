@@ -97,13 +97,10 @@ class Runs:
     def clip_gradients(self, names: Sequence[str], max_norm: float) -> None:
         """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`."""
         gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]
-        if not self.stacked:
-            gradients = [gradient.unsqueeze(0) for gradient in gradients]
-        norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
-        factors = (max_norm / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)).clamp(max=1.0)
-        # Each run's pieces go through one kernel together; the host does not wait.
-        for mine, factor in zip(zip(*(gradient.unbind() for gradient in gradients), strict=True), factors, strict=True):
-            torch._foreach_mul_(mine, factor)
+        stacks = [gradient.unbind() if self.stacked else (gradient,) for gradient in gradients]
+        # Each run's pieces go through a few kernels together; one kernel per parameter would cost more than Adam.
+        for mine in zip(*stacks, strict=True):
+            _clip(mine, max_norm)
 
 
 class _Call(nn.Module):
@@ -115,3 +112,11 @@ class _Call(nn.Module):
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
         return function(self.network, *inputs)
+
+
+def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
+    """Shorten a gradient given in pieces to a norm of at most `max_norm`, in place, a GPU's host not waiting."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
+    if not norm.is_cuda and norm <= max_norm:
+        return
+    torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))  # type: ignore[call-overload]

@@ -130,9 +130,9 @@ def weighted_average(mean: Tensor, std: Tensor, observed: Tensor, logits: Tensor
 
 def _average(mean: Tensor, std: Tensor, observed: Tensor, shares: Tensor, *, between: bool) -> Fused:
     """Average means and variances with non-negative shares of shape (..., V), zero where hidden."""
-    seen = observed.unsqueeze(-1)
-    centre = torch.where(seen, mean, 0.0).to(_wide(mean))
-    variance = torch.where(seen, std, 0.0).to(centre.dtype).square()
+    hidden = ~observed.unsqueeze(-1)
+    centre = mean.masked_fill(hidden, 0.0).to(_wide(mean))
+    variance = std.masked_fill(hidden, 0.0).to(centre.dtype).square()
     shares = shares.unsqueeze(-1).to(centre.dtype)
     total = shares.sum(-2, keepdim=True)
     weights = (shares / torch.where(total > 0, total, 1.0)).expand_as(centre)
@@ -144,10 +144,10 @@ def _average(mean: Tensor, std: Tensor, observed: Tensor, shares: Tensor, *, bet
 
 def _standardised(mean: Tensor, std: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
     """Return (..., V, D) means and 1/std, both exactly 0 where hidden."""
-    seen = observed.unsqueeze(-1)
+    hidden = ~observed.unsqueeze(-1)
     wide = _wide(mean)
-    centre = torch.where(seen, mean, 0.0).to(wide)
-    return centre, torch.where(seen, 1.0 / torch.where(seen, std, 1.0).to(wide), 0.0)
+    centre = mean.masked_fill(hidden, 0.0).to(wide)
+    return centre, std.masked_fill(hidden, 1.0).to(wide).reciprocal().masked_fill(hidden, 0.0)
 
 
 def _whitener(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor:
@@ -162,7 +162,7 @@ def _whitener(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor
 def _inverse_factor(correlation: Tensor) -> Tensor:
     # The variant that reports failure as a number does not make the device wait for the host.
     factor, failed = torch.linalg.cholesky_ex(correlation)
-    factor = torch.where((failed == 0)[..., None, None], factor, torch.nan)
+    factor = factor.masked_fill((failed != 0)[..., None, None], torch.nan)
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse: Tensor = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
     return inverse
@@ -177,10 +177,10 @@ def _across_views(matrix: Tensor, values: Tensor) -> Tensor:
 
 def _fused(centre: Tensor, shares: Tensor, precision: Tensor, like: Tensor) -> Fused:
     """Divide shares (..., V, D) by their sum, the fused precision (..., D)."""
-    some = precision > 0
-    safe = torch.where(some, precision, 1.0)
-    weights = shares / safe.unsqueeze(-2)
-    variance = torch.where(some, 1.0 / safe, torch.inf)
+    none = ~(precision > 0)
+    variance = precision.masked_fill(none, 1.0).reciprocal()
+    weights = shares * variance.unsqueeze(-2)
+    variance = variance.masked_fill(none, torch.inf)
     return _narrow(Fused((weights * centre).sum(-2), variance, weights), like)
 
 

@@ -20,7 +20,9 @@ def log_density(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     -------
     Tensor of shape (...)
     """
-    return -0.5 * (_LOG_2PI + variance.log() + (x - mean).square() / variance).sum(-1)
+    # Logarithms and reciprocals are taken before broadcasting: the large tensors see a few operations only.
+    constant = (_LOG_2PI + variance.log()).sum(-1)
+    return -0.5 * (constant + ((x - mean).square() * variance.reciprocal()).sum(-1))
 
 
 def kl_diagonal(mean: Tensor, variance: Tensor, other_mean: Tensor, other_variance: Tensor) -> Tensor:
@@ -35,9 +37,8 @@ def kl_diagonal(mean: Tensor, variance: Tensor, other_mean: Tensor, other_varian
     -------
     Tensor of shape (...)
     """
-    ratio = variance / other_variance
-    shift = (mean - other_mean).square() / other_variance
-    return 0.5 * (ratio - ratio.log() + shift - 1.0).sum(-1)
+    logs = (other_variance.log() - 1.0).sum(-1) - variance.log().sum(-1)
+    return 0.5 * (logs + ((variance + (mean - other_mean).square()) * other_variance.reciprocal()).sum(-1))
 
 
 def reparameterise(mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class _Misfit(torch.autograd.Function):
             loss = torch.addcmul(softplus(output), output, view, value=-1.0).sum(-1)
         else:
             loss = (output - view).square().sum(-1)
-        return torch.where(observed, loss, 0.0)
+        return loss.masked_fill(~observed, 0.0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -85,7 +85,7 @@ class _Misfit(torch.autograd.Function):
         output, view, observed = ctx.saved_tensors
         slope = output.sigmoid() - view if ctx.bernoulli else 2.0 * (output - view)
         # Hidden entries may be NaN, which a factor of zero would not remove.
-        return torch.where(observed.unsqueeze(-1), slope * gradient.unsqueeze(-1), 0.0), None, None, None
+        return (slope * gradient.unsqueeze(-1)).masked_fill(~observed.unsqueeze(-1), 0.0), None, None, None
 
 
 def total_reconstruction(
@@ -113,13 +113,12 @@ def alignment(fused: Fused, mean: Tensor, std: Tensor, observed: Tensor) -> Tens
     -------
     Tensor of shape (...)
     """
-    seen = observed.unsqueeze(-1)
+    hidden = ~observed.unsqueeze(-1)
     fused_mean, fused_variance = fused.mean.unsqueeze(-2), fused.variance.unsqueeze(-2)
-    view_mean = torch.where(seen, mean, fused_mean)
-    # NaN is replaced before it is squared: a gradient of 0 times NaN would still be NaN.
-    view_variance = torch.where(seen, torch.where(seen, std, 1.0).square(), fused_variance)
+    # NaN is replaced before any arithmetic: a gradient of 0 times NaN would still be NaN.
+    view_mean, view_variance = mean.masked_fill(hidden, 0.0), std.masked_fill(hidden, 1.0).square()
     divergences = kl_diagonal(fused_mean, fused_variance, view_mean, view_variance)
-    return torch.where(observed, divergences, 0.0).sum(-1) / observed.sum(-1).clamp(min=1)
+    return divergences.masked_fill(hidden.squeeze(-1), 0.0).sum(-1) / observed.sum(-1).clamp(min=1)
 
 
 def objective_parts(

@@ -3,6 +3,7 @@
     python benchmarks/speed.py                              every data set that is on this machine
     python benchmarks/speed.py scene15 --runs 1 5 20        one of them
     python benchmarks/speed.py --only-growth                no data sets
+    python benchmarks/speed.py --cell                       five whole runs of handwritten (a GPU's work)
 
 Paper-size networks, the paper's settings for its data sets (the defaults for others), 30 % of the samples incomplete,
 every run with its own mask and seed. The time of an epoch is the median over --epochs epochs after the first ones
@@ -33,7 +34,7 @@ from acova import ACOVA, Views
 from acova.data import load_dataset, make_observed
 from acova.data.catalogue import CATALOGUE, find_file
 from acova.engine import network_dtype, resolve_device
-from acova.estimators import PRESETS
+from acova.estimators import PRESETS, fit_many
 from acova.estimators.recipe import Job, train_runs
 from acova.functional import constant_correlation, fuse
 
@@ -221,6 +222,16 @@ def fusion_seconds(n_views: int, missing: str, device: torch.device) -> float:
     return seconds_of(step, device)
 
 
+def cell_seconds(device: torch.device, n_runs: int = 5) -> float:
+    """Return the time of a whole cell of the benchmark: runs on handwritten, all phases and k-means included."""
+    views = load_dataset("handwritten").views
+    masks = [make_observed(len(views), views.n_views, 0.3, random_state=run) for run in range(n_runs)]
+    models = [ACOVA.preset("handwritten", random_state=run, device=str(device)) for run in range(n_runs)]
+    start = time.perf_counter()
+    fit_many(models, views, masks)
+    return time.perf_counter() - start
+
+
 def merged(path: Path, columns: list[str], rows: list[dict], keys: list[str]) -> list[dict]:
     """Write rows into a table, in the place of those with the same keys, and return all."""
     old = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
@@ -300,10 +311,15 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-growth", action="store_true")
     parser.add_argument("--only-growth", action="store_true")
+    parser.add_argument("--cell", action="store_true", help="only time five whole runs of handwritten, cold and warm")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     device = resolve_device(arguments.device)
     cuda = device.type == "cuda"
+    if arguments.cell:
+        times = ", ".join(f"{cell_seconds(device):.1f} s" for _ in range(4))
+        print(f"five runs of handwritten, 200 + 300 epochs: {times} (the first one cold)")
+        return
     limits = Limits(device)
     here = [name for name in (ON_GPU if cuda else ON_CPU) if not CATALOGUE[name].files or find_file(name)]
     rows = []

@@ -153,15 +153,11 @@ class Trainer:
             self._report(phase.name, epoch + 1, phase.epochs, latest)
 
     def _latest(self, phase: Phase, epoch: int, step: Step) -> list[dict[str, Any]]:
-        sums = torch.stack(list(step.sums.values())).double()
-        means = self.runs.processes.sum(sums) / self.data.n_samples
-        extra: list[Mapping[str, Tensor]] = []
-        if phase.measure is not None:
-            with torch.no_grad():
-                extra = [phase.measure(network) for network in self.runs.networks]
-            measured = torch.stack([torch.stack([value.double() for value in run.values()]) for run in extra], dim=1)
-            means = torch.cat([means, measured])
-        names = [*step.sums, *(extra[0] if extra else ())]
+        parts = {name: value.double() for name, value in step.sums.items()}
+        means = self.runs.processes.sum(torch.stack(list(parts.values()))) / self.data.n_samples
+        extra = {} if phase.measure is None else self.runs.measure(phase.measure)
+        means = torch.cat([means, *(value.double().unsqueeze(0) for value in extra.values())])
+        names = [*parts, *extra]
         values = means.cpu()  # the only place of an epoch where the host waits for the device
         broken = ~torch.isfinite(values[names.index("total")])
         if broken.any():

@@ -87,12 +87,21 @@ class Runs:
         if not self.stacked:
             parts = self._call(loss, [view[0] for view in views], observed[0], noise[0])
             return {name: value.unsqueeze(0) for name, value in parts.items()}
+        return self._map(loss, list(views), observed, noise)
 
-        def one(parameters: Any, buffers: Any, *batch: Any) -> Any:
+    @torch.no_grad()
+    def measure(self, function: Callable[[Any], Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Return every run's named numbers, each of shape (R,), that a function of its network gives."""
+        if not self.stacked:
+            return {name: value.unsqueeze(0) for name, value in function(self.networks[0]).items()}
+        return self._map(function)
+
+    def _map(self, function: Callable[..., Any], *inputs: Any) -> dict[str, Tensor]:
+        def one(parameters: Any, buffers: Any, *mine: Any) -> Any:
             state = {f"network.{name}": value for name, value in {**parameters, **buffers}.items()}
-            return functional_call(self._call, state, (loss, *batch))
+            return functional_call(self._call, state, (function, *mine))
 
-        return dict(vmap(one)(self.parameters, self._buffers, list(views), observed, noise))
+        return dict(vmap(one)(self.parameters, self._buffers, *inputs))
 
     def clip_gradients(self, names: Sequence[str], max_norm: float) -> None:
         """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`."""

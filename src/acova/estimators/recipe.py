@@ -124,6 +124,8 @@ def _runs_at_once(jobs: Sequence[Job]) -> int:
     own_data = len({id(job.views) for job in jobs}) > 1
     own_bytes = 2 * sum(view.nbytes for view in first.views or ()) if own_data else 0
     noise_bytes = 8 * settings.latent_dim * first.n_samples
+    if len(jobs) == 1 or first.device.type != "cuda":
+        return 1
     return runs_that_fit(first.network(), settings.batch_size, own_bytes + noise_bytes, first.device)
 
 

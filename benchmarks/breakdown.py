@@ -1,0 +1,73 @@
+"""Where the time of a training step goes on a GPU.
+
+    python benchmarks/breakdown.py noisymnist --runs 20
+
+Kernels of one epoch, after the steps are captured, counted by torch's profiler and grouped by what they do.
+"""
+
+import argparse
+import re
+import time
+
+import torch
+from speed import jobs_of
+from torch.profiler import ProfilerActivity, profile
+
+from acova.data import load_dataset
+from acova.engine import resolve_device
+from acova.estimators import PRESETS
+from acova.estimators.recipe import train_runs
+
+KINDS = {
+    "Adam and clipping": r"^_move",
+    "gradient norms": r"^_sum_squares",
+    "products of the networks": r"nvjet|s1688gemm|tf32|bf16gemm|splitK|gemmSN",
+    "products of the fusion (float64)": r"f64f64|dgemm|trsm|potr|getr",
+    "rounding to bfloat16": r"bfloat16_copy",
+    "bias gradients": r"reduce_kernel.*BFloat16",
+    "ReLU and its gradient": r"launch_clamp|threshold|BinaryFunctor<c10::BFloat16",
+    "copies (bias into products, stacking)": r"direct_copy|CatArray|Memcpy|Memset",
+    "gather of the batch": r"index_",
+    "sums": r"reduce_kernel",
+    "element-wise": r"elementwise|softmax|softplus",
+}
+
+
+def main() -> None:
+    """Profile one epoch and print milliseconds per step."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--runs", type=int, default=20)
+    arguments = parser.parse_args()
+    dataset = load_dataset(arguments.dataset)
+    settings = {"n_clusters": dataset.n_classes, **PRESETS.get(arguments.dataset, {})}
+    settings |= {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 9}
+    jobs = jobs_of(dataset.views, arguments.runs, resolve_device("cuda"), **settings)
+    profiler = profile(activities=[ProfilerActivity.CUDA])
+    marks = {}
+
+    def report(phase: str, epoch: int, *_: object) -> None:
+        torch.cuda.synchronize()
+        marks[epoch] = time.perf_counter()
+        if epoch == 7:
+            profiler.start()
+        if epoch == 8:
+            profiler.stop()
+
+    train_runs(jobs, report)
+    steps = -(-len(dataset.views) // jobs[0].settings.batch_size)
+    found = {name: [0.0, 0.0] for name in (*KINDS, "other")}
+    for event in profiler.key_averages():
+        kind = next((name for name, pattern in KINDS.items() if re.search(pattern, event.key)), "other")
+        found[kind][0] += event.self_device_time_total / 1e3 / steps
+        found[kind][1] += event.count / steps
+    wall = (marks[7] - marks[6]) / steps * 1e3
+    busy = sum(milliseconds for milliseconds, _ in found.values())
+    print(f"{arguments.dataset}, {arguments.runs} runs, {torch.cuda.get_device_name()}: {wall:.2f} ms per step")
+    for name, (milliseconds, kernels) in sorted(found.items(), key=lambda item: -item[1][0]):
+        print(f"{milliseconds:7.3f} ms {milliseconds / wall:6.1%} {kernels:6.0f} kernels  {name}")
+    print(f"{wall - busy:7.3f} ms {1 - busy / wall:6.1%}                 between kernels")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,13 +10,13 @@ import re
 import time
 
 import torch
-from speed import jobs_of
 from torch.profiler import ProfilerActivity, profile
 
 from acova.data import load_dataset
 from acova.engine import resolve_device
 from acova.estimators import PRESETS
 from acova.estimators.recipe import train_runs
+from speed import jobs_of
 
 KINDS = {
     "Adam and clipping": r"^_move",

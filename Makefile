@@ -4,12 +4,13 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench-speed clean
+.PHONY: help demo test lint bench-speed bench-scale clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
 	@echo "make test   everything continuous integration runs"
-	@echo "make bench-speed  seconds per run and epoch on this machine"
+	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
+	@echo "make bench-scale  five million samples from disk in bounded memory"
 	@echo "make lint   style, types and import contracts only"
 	@echo "make clean  remove .venv and caches"
 
@@ -23,7 +24,10 @@ demo: $(READY)
 	$(BIN)/acova demo --out demo --force
 
 bench-speed: $(READY)
-	$(BIN)/python benchmarks/speed.py digits --runs 1 5
+	$(BIN)/python benchmarks/speed.py
+
+bench-scale: $(READY)
+	$(BIN)/python benchmarks/scale.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -148,6 +148,7 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
+    from acova.engine import is_first_process
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
@@ -167,13 +168,15 @@ def fit(
         elif preset is None:
             msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
             raise OptionError(msg)
+        if Path(data).exists():
+            data = str(Path(data).absolute())  # --resume may be called from another folder
         command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
         command |= {"stream": stream, "settings": settings}
     views, labels, model = _prepared(command, quiet=quiet)
-    if _is_first_process() and resume is None:
+    if is_first_process() and resume is None:
         begin_run(out, command, overwrite=force)
     _fit_and_save(model, views, out)
-    if _is_first_process():
+    if is_first_process():
         _tell(model, views, labels)
         typer.echo(f"Run: {out}")
 
@@ -200,6 +203,7 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
 
 def _fit_and_save(model: "ACOVA", views: Any, out: Path) -> None:
     """Train with checkpoints in the run folder, and replace it by the finished run."""
+    from acova.engine import is_first_process
     from acova.estimators.storage import abandon_run
 
     model.set_params(checkpoint=out / "checkpoint")
@@ -209,18 +213,12 @@ def _fit_and_save(model: "ACOVA", views: Any, out: Path) -> None:
         typer.echo(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", err=True)
         raise typer.Exit(130) from None
     except AcovaError:
-        if _is_first_process():
+        if is_first_process():
             abandon_run(out)
         raise
     model.set_params(checkpoint=None)
-    if _is_first_process():
+    if is_first_process():
         model.save(out, overwrite=True)
-
-
-def _is_first_process() -> bool:
-    from acova.engine import current_processes
-
-    return current_processes().rank == 0
 
 
 def _tell(model: "ACOVA", views: Any, labels: "NDArray[Any] | None") -> None:

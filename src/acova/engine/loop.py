@@ -10,7 +10,6 @@ from torch import Tensor
 from acova.base import Streams, TrainingError
 from acova.engine.data import RunData, StreamedData, fill_noise
 from acova.engine.keeper import Keeper, State
-from acova.engine.processes import clear_loss_of_contact
 from acova.engine.runs import Loss, Runs
 from acova.engine.step import Step
 
@@ -121,10 +120,9 @@ class Trainer:
             self.records = state.records
             stopping.load(state)
             epoch, skip = state.epoch, state.step
-        with clear_loss_of_contact(self.runs.processes):
-            while epoch < phase.epochs and not stopping.all_stopped:
-                self._epoch(phase, step, stopping, epoch, skip)
-                epoch, skip = epoch + 1, 0
+        while epoch < phase.epochs and not stopping.all_stopped:
+            self._epoch(phase, step, stopping, epoch, skip)
+            epoch, skip = epoch + 1, 0
         stopping.put_back()
 
     def _epoch(self, phase: Phase, step: Step, stopping: "_Stopping", epoch: int, skip: int) -> None:

@@ -1,6 +1,5 @@
 """Several processes that train one model: started by torchrun, or by whoever initialised torch.distributed."""
 
-import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,16 +59,31 @@ class Processes:
 ALONE = Processes()
 
 
-def current_processes() -> Processes:
-    """Return this process's place in the job, joining the group that torchrun prepared if need be."""
-    if not dist.is_available():
-        return ALONE
-    if not dist.is_initialized():
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "MASTER_ADDR" not in os.environ:
-            return ALONE
+@contextmanager
+def job_processes() -> Iterator[Processes]:
+    """Give this process's place in its job, joining the group that torchrun prepared if need be.
+
+    The group stays for further fits. When another process is gone, the error of a collective operation becomes one
+    that says so.
+    """
+    if dist.is_available() and not dist.is_initialized() and _in_a_job():
         dist.init_process_group(_backend(), timeout=_TIMEOUT)
-        atexit.register(_leave)
-    return Processes(dist.get_rank(), dist.get_world_size())
+    joined = dist.is_available() and dist.is_initialized()
+    processes = Processes(dist.get_rank(), dist.get_world_size()) if joined else ALONE
+    with _clear_loss_of_contact(processes):
+        yield processes
+        processes.wait()  # nobody leaves while another still listens
+
+
+def is_first_process() -> bool:
+    """Tell whether this process is the one of its job that writes and speaks."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    return not _in_a_job() or os.environ["RANK"] == "0"
+
+
+def _in_a_job() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and {"MASTER_ADDR", "RANK"} <= os.environ.keys()
 
 
 def local_device() -> int:
@@ -78,8 +92,7 @@ def local_device() -> int:
 
 
 @contextmanager
-def clear_loss_of_contact(processes: Processes) -> Iterator[None]:
-    """Turn the error of a collective operation, when another process is gone, into one that says so."""
+def _clear_loss_of_contact(processes: Processes) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
@@ -103,8 +116,3 @@ def _to_carry(tensor: Tensor) -> Tensor:
 def _backend() -> str:
     each_its_own = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and each_its_own and dist.is_nccl_available() else "gloo"
-
-
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from acova.base import Streams, check_choice
 from acova.data import Scaling, StoredViews, Views
-from acova.engine import ALONE, Processes, clear_loss_of_contact, current_processes, resolve_device
+from acova.engine import ALONE, Processes, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_likelihoods, check_options, scaling_kinds
@@ -250,8 +250,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
 
     def _fit(self, X: Any, observed: Any) -> Checkpoint | None:
         """Fit, and return the checkpoint folder, which is no longer needed once the result is safe."""
-        processes = current_processes()
-        with clear_loss_of_contact(processes):
+        with job_processes() as processes:
             prepared = self._prepare(X, observed, processes)
             checkpoint = self._open_checkpoint(prepared)
             epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs

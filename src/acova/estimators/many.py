@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acova.base import OptionError
-from acova.engine import Processes, clear_loss_of_contact, current_processes
+from acova.engine import Processes, job_processes
 from acova.estimators.acova import ACOVA
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
@@ -87,23 +87,28 @@ def fit_many(
     if checkpoint is not None and not all(isinstance(model.random_state, int | np.integer) for model in estimators):
         msg = "fit_many: with checkpoint every estimator needs an integer random_state; another call could not go on."
         raise OptionError(msg)
-    processes = current_processes()
+    with job_processes() as processes:
+        kept = _Kept(checkpoint, checkpoint_every, processes)
+        _fit_groups(estimators, X, masks, kept, processes, verbose=verbose)
+        kept.remove()
+    return estimators
+
+
+def _fit_groups(
+    estimators: Sequence[ACOVA], X: Any, masks: Sequence[Any], kept: "_Kept", processes: Processes, *, verbose: bool
+) -> None:
     prepared = [model._prepare(X, mask, processes) for model, mask in zip(estimators, masks, strict=True)]
     together: dict[Hashable, list[int]] = defaultdict(list)
     for number, model in enumerate(estimators):
         together[_kind(model)].append(number)
     epochs = sum(m.n_init * (m.pretrain_epochs + m.warmup_epochs + m.epochs) for m in estimators)
-    kept = _Kept(checkpoint, checkpoint_every, processes)
-    shown = verbose and not processes.rank
-    with progress_bar("ACOVA", 1, epochs, shown=shown) as report, clear_loss_of_contact(processes):
+    with progress_bar("ACOVA", 1, epochs, shown=verbose and not processes.rank) as report:
         for numbers in together.values():
             group = kept.next(_identity([prepared[number] for number in numbers]))
             jobs = [job for number in numbers for job in prepared[number].jobs]
             runs = iter(train_runs(jobs, report, checkpoint=group, processes=processes))
             for number in numbers:
                 estimators[number]._finish(prepared[number], [next(runs) for _ in prepared[number].jobs])
-    kept.remove()
-    return estimators
 
 
 class _Kept:

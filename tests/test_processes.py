@@ -121,7 +121,7 @@ def test_a_killed_process_ends_the_job_with_a_message(data, tmp_path, victim):
     pair[victim].send_signal(signal.SIGKILL)
     pair[victim].communicate()
     survivor = pair[1 - victim]
-    _, err = survivor.communicate(timeout=60)
+    _, err = survivor.communicate(timeout=240)
     assert survivor.returncode == 2, err
     assert f"process {1 - victim} of 2 lost contact with another process" in err
     assert "Traceback" not in err
@@ -135,7 +135,7 @@ def test_a_job_that_lost_a_process_goes_on_from_its_checkpoint(data, tmp_path):
         time.sleep(0.02)
     pair[1].send_signal(signal.SIGKILL)
     for process in pair:
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     for arguments in (["--resume", run, "--quiet"], [data, "--out", whole, *settings]):
         for process in start_pair(*arguments):
             _, err = process.communicate(timeout=300)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from acova.base import ProcessError
 
-_TIMEOUT = timedelta(minutes=10)
+_TIMEOUT = timedelta(minutes=2)
+"""How long a process waits for the others before it takes them for lost."""
 
 
 @dataclass(frozen=True)

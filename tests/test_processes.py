@@ -127,24 +127,6 @@ def test_a_killed_process_ends_the_job_with_a_message(data, tmp_path, victim):
     assert "Traceback" not in err
 
 
-def test_a_job_that_lost_a_process_goes_on_from_its_checkpoint(data, tmp_path):
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    settings = [*options(epochs=12), "--checkpoint-every", "1"]
-    pair = start_pair(data, "--out", run, *settings)
-    while all(process.poll() is None for process in pair) and not (run / "checkpoint" / "current.safetensors").exists():
-        time.sleep(0.02)
-    pair[1].send_signal(signal.SIGKILL)
-    for process in pair:
-        process.communicate(timeout=240)
-    for arguments in (["--resume", run, "--quiet"], [data, "--out", whole, *settings]):
-        for process in start_pair(*arguments):
-            _, err = process.communicate(timeout=300)
-            assert process.returncode == 0, err
-    resumed, expected = (load_file(path / "model.safetensors") for path in (run, whole))
-    for name, value in expected.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
-
-
 def test_shares_are_equal_and_cover_everything():
     for count in (0, 1, 7, 240):
         shares = [Processes(rank, 3).share(count) for rank in range(3)]

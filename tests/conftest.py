@@ -50,6 +50,14 @@ def toy() -> tuple[Views, np.ndarray]:
 
 
 @pytest.fixture(scope="session")
+def toy_file(toy, tmp_path_factory):
+    """The toy as a file, for fits in processes of their own."""
+    path = tmp_path_factory.mktemp("data") / "toy.npz"
+    np.savez(path, observed=toy[0].observed, **dict(zip(toy[0].names, toy[0].arrays, strict=True)))
+    return path
+
+
+@pytest.fixture(scope="session")
 def fitted(toy):
     from acova import ACOVA
 

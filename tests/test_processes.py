@@ -13,8 +13,8 @@ import torch
 from safetensors.numpy import load_file
 
 from acova.engine import ALONE, Processes
-from acova.engine.processes import _clear_loss_of_contact as clear_loss_of_contact
-from conftest import SMALL, make_toy
+from acova.engine.processes import clear_loss_of_contact
+from conftest import SMALL
 
 SETTINGS = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 4, "epochs": 4}
 SCRIPT = """
@@ -31,14 +31,6 @@ again = ACOVA(3, **{**settings, "epochs": 1, "n_init": 1}, random_state=0).fit(v
 rank = os.environ.get("RANK", "0")
 np.savez(f"{sys.argv[2]}-{rank}.npz", p=model.probabilities_, o=model.objectives_, w=model.view_weights_)
 """
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    views, _ = make_toy()
-    path = tmp_path_factory.mktemp("data") / "toy.npz"
-    np.savez(path, observed=views.observed, **dict(zip(views.names, views.arrays, strict=True)))
-    return path
 
 
 def options(**settings):
@@ -60,12 +52,12 @@ def torchrun(*arguments):
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_two_processes_end_where_one_does(data, tmp_path):
+def test_two_processes_end_where_one_does(toy_file, tmp_path):
     """The command line, with every kind of start; only the first process writes and speaks."""
     more = options(correlation_start="similarity")
-    alone = [sys.executable, "-m", "acova", "fit", str(data), "--out", str(tmp_path / "one"), *more]
+    alone = [sys.executable, "-m", "acova", "fit", str(toy_file), "--out", str(tmp_path / "one"), *more]
     subprocess.run(alone, env=environment(), capture_output=True, check=True, timeout=300)
-    done = torchrun("-m", "acova", "fit", data, "--out", tmp_path / "two", *more)
+    done = torchrun("-m", "acova", "fit", toy_file, "--out", tmp_path / "two", *more)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Run: ") == 1
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
@@ -77,17 +69,17 @@ def test_two_processes_end_where_one_does(data, tmp_path):
 
 
 @pytest.mark.parametrize("seed", ["0", "none"])
-def test_every_process_gets_the_whole_result(data, tmp_path, seed):
+def test_every_process_gets_the_whole_result(toy_file, tmp_path, seed):
     """From Python, with restarts; without a seed the processes still agree on one."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = torchrun(script, data, tmp_path / "two", seed)
+    done = torchrun(script, toy_file, tmp_path / "two", seed)
     assert done.returncode == 0, done.stderr
     first, second = (np.load(tmp_path / f"two-{rank}.npz") for rank in (0, 1))
     for name in ("p", "o", "w"):
         np.testing.assert_array_equal(first[name], second[name])
     if seed == "0":
-        subprocess.run([sys.executable, script, data, tmp_path / "one", seed], env=environment(), check=True)
+        subprocess.run([sys.executable, script, toy_file, tmp_path / "one", seed], env=environment(), check=True)
         single = np.load(tmp_path / "one-0.npz")
         np.testing.assert_allclose(first["o"], single["o"], rtol=1e-3)
         np.testing.assert_allclose(first["p"], single["p"], atol=0.02)
@@ -112,18 +104,56 @@ def start_pair(*arguments):
     ]
 
 
-def test_a_killed_process_ends_the_job_with_a_message(data, tmp_path):
-    run = tmp_path / "run"
-    pair = start_pair(data, "--out", run, *options(epochs=100_000), "--checkpoint-every", "1")
-    while all(process.poll() is None for process in pair) and not (run / "checkpoint" / "current.safetensors").exists():
+def kill_after_a_checkpoint(pair, run, victim):
+    """Kill one of two processes; return the other's exit code and standard error."""
+    state, start = run / "checkpoint" / "current.safetensors", time.time()
+    while all(process.poll() is None for process in pair):
+        if state.exists() and state.stat().st_mtime > start:
+            break
         time.sleep(0.02)
-    pair[1].send_signal(signal.SIGKILL)
-    pair[1].communicate()
-    survivor = pair[0]
-    _, err = survivor.communicate(timeout=240)
-    assert survivor.returncode == 2, err
-    assert "process 0 of 2 lost contact with another process" in err
+    pair[victim].send_signal(signal.SIGKILL)
+    pair[victim].communicate()
+    _, err = pair[1 - victim].communicate(timeout=100)  # less than the time after which a silent process is given up
+    return pair[1 - victim].returncode, err
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_job_with_a_message(toy_file, tmp_path, victim):
+    run = tmp_path / "run"
+    pair = start_pair(toy_file, "--out", run, *options(epochs=100_000), "--checkpoint-every", "1")
+    code, err = kill_after_a_checkpoint(pair, run, victim)
+    assert code == 2, err
+    assert f"process {1 - victim} of 2 lost contact with another process" in err
+    assert "--resume" in err
     assert "Traceback" not in err
+
+
+def test_two_processes_go_on_where_two_were_killed(toy_file, tmp_path):
+    more = [*options(epochs=15, n_init=2), "--checkpoint-every", "1"]
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    for process in start_pair(toy_file, "--out", whole, *more):
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+    for victim, arguments in enumerate([(toy_file, "--out", run, *more), ("--resume", run, "--quiet")]):
+        code, err = kill_after_a_checkpoint(start_pair(*arguments), run, victim)
+        assert code == 2, err
+    for process in start_pair("--resume", run, "--quiet"):
+        _, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+    expected, found = (load_file(folder / "model.safetensors") for folder in (whole, run))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_all_processes_end_when_the_first_may_not_write(toy_file, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    pair = start_pair(toy_file, "--out", run, *options())
+    errors = [process.communicate(timeout=100)[1] for process in pair]
+    assert [process.returncode for process in pair] == [2, 2]
+    assert "already exists" in errors[0]
+    assert "process 1 of 2 ends because process 0 failed" in errors[1]
+    assert not list(run.iterdir())
 
 
 def test_shares_are_equal_and_cover_everything():

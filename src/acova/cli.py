@@ -2,15 +2,17 @@
 
 import ast
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acova.base import AcovaError, DataError, OptionError, near_miss
+from acova.base import AcovaError, DataError, OptionError, ProcessError, near_miss
 from acova.base.version import __version__
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from acova.engine import Processes
     from acova.estimators import ACOVA
 
 app = typer.Typer(
@@ -36,6 +39,9 @@ def main() -> None:
         app()
     except AcovaError as error:
         typer.echo(f"error: {error}", err=True)
+        if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
+            sys.stderr.flush()
+            os._exit(2)
         sys.exit(2)
 
 
@@ -148,7 +154,7 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
-    from acova.engine import is_first_process
+    from acova.engine import job_processes
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
@@ -161,7 +167,6 @@ def fit(
         if data is None or out is None:
             msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
             raise OptionError(msg)
-        check_free(out, overwrite=force)
         settings = _estimator_options(ctx.args)
         if clusters is not None:
             settings["n_clusters"] = clusters
@@ -172,13 +177,16 @@ def fit(
             data = str(Path(data).absolute())  # --resume may be called from another folder
         command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
         command |= {"stream": stream, "settings": settings}
-    views, labels, model = _prepared(command, quiet=quiet)
-    if is_first_process() and resume is None:
-        begin_run(out, command, overwrite=force)
-    _fit_and_save(model, views, out)
-    if is_first_process():
-        _tell(model, views, labels)
-        typer.echo(f"Run: {out}")
+    with job_processes() as processes:
+        if resume is None:
+            processes.first_does(partial(check_free, out, overwrite=force))
+        views, labels, model = _prepared(command, quiet=quiet)
+        if resume is None:
+            processes.first_does(partial(begin_run, out, command, overwrite=force))
+        _fit_and_save(model, views, out, processes)
+        if processes.is_first:
+            _tell(model, views, labels)
+            typer.echo(f"Run: {out}")
 
 
 def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, ACOVA]":
@@ -201,9 +209,8 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
     return views, labels, ACOVA(**settings) if preset is None else ACOVA.preset(preset, **settings)
 
 
-def _fit_and_save(model: "ACOVA", views: Any, out: Path) -> None:
+def _fit_and_save(model: "ACOVA", views: Any, out: Path, processes: "Processes") -> None:
     """Train with checkpoints in the run folder, and replace it by the finished run."""
-    from acova.engine import is_first_process
     from acova.estimators.storage import abandon_run
 
     model.set_params(checkpoint=out / "checkpoint")
@@ -213,11 +220,11 @@ def _fit_and_save(model: "ACOVA", views: Any, out: Path) -> None:
         typer.echo(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", err=True)
         raise typer.Exit(130) from None
     except AcovaError:
-        if is_first_process():
+        if processes.is_first:
             abandon_run(out)
         raise
     model.set_params(checkpoint=None)
-    if is_first_process():
+    if processes.is_first:
         model.save(out, overwrite=True)
 
 

@@ -14,21 +14,13 @@ from safetensors.numpy import load_file
 from acova import ACOVA
 from acova.base import RunFolderError
 from acova.estimators import fit_many
-from conftest import SMALL, make_toy
+from conftest import SMALL
 
 SETTINGS = {**SMALL, "pretrain_epochs": 6, "warmup_epochs": 6, "epochs": 10, "n_init": 2}
 FIT = ["--clusters", "3", "--quiet", "--device", "cpu", "--checkpoint-every", "1"]
 for name, value in SETTINGS.items():
     if name != "random_state":
         FIT += [f"--{name.replace('_', '-')}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    views, _ = make_toy()
-    path = tmp_path_factory.mktemp("data") / "toy.npz"
-    np.savez(path, observed=views.observed, **dict(zip(views.names, views.arrays, strict=True)))
-    return path
 
 
 def start(*arguments):
@@ -45,10 +37,10 @@ def finish(*arguments):
 
 
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
+def whole(toy_file, tmp_path_factory):
     """The model of a fit that nobody interrupts."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    finish(data, "--out", run, *FIT)
+    finish(toy_file, "--out", run, *FIT)
     return load_file(run / "model.safetensors")
 
 
@@ -61,9 +53,9 @@ def assert_same(run, whole):
     assert not [path for path in run.parent.iterdir() if path != run]
 
 
-def test_a_fit_killed_at_random_moments_ends_bit_identical(data, whole, tmp_path):
+def test_a_fit_killed_at_random_moments_ends_bit_identical(toy_file, whole, tmp_path):
     run, rng = tmp_path / "run", random.Random(0)
-    process, kills = start(data, "--out", run, *FIT), 0
+    process, kills = start(toy_file, "--out", run, *FIT), 0
     while kills < 3:
         state = run / "checkpoint" / "current.safetensors"
         while process.poll() is None and not state.exists():
@@ -84,9 +76,9 @@ def test_a_fit_killed_at_random_moments_ends_bit_identical(data, whole, tmp_path
     assert_same(run, whole)
 
 
-def test_an_interrupt_says_how_to_go_on_and_loses_nothing(data, whole, tmp_path):
+def test_an_interrupt_says_how_to_go_on_and_loses_nothing(toy_file, whole, tmp_path):
     run = tmp_path / "run"
-    process = start(data, "--out", run, *FIT[:-2], "--checkpoint-every", "1", *FIT[-2:])
+    process = start(toy_file, "--out", run, *FIT[:-2], "--checkpoint-every", "1", *FIT[-2:])
     while process.poll() is None and not (run / "checkpoint" / "current.safetensors").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -96,7 +88,7 @@ def test_an_interrupt_says_how_to_go_on_and_loses_nothing(data, whole, tmp_path)
     assert "Traceback" not in err
     with pytest.raises(RunFolderError, match=r"unfinished fit.*acova fit --resume"):
         ACOVA.load(run)
-    refused = start(data, "--out", run, *FIT)
+    refused = start(toy_file, "--out", run, *FIT)
     assert "go on with it (acova fit --resume" in refused.communicate(timeout=60)[1]
     assert refused.returncode == 2
     finish("--resume", run, "--quiet")

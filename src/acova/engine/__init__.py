@@ -3,7 +3,7 @@
 from acova.engine.data import Reader, RunData, StreamedData, fill_noise
 from acova.engine.keeper import Keeper, read_state, write_whole
 from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
-from acova.engine.processes import ALONE, Processes, is_first_process, job_processes
+from acova.engine.processes import ALONE, Processes, job_processes
 from acova.engine.runs import Runs
 from acova.engine.runtime import (
     matmul_precision,
@@ -26,7 +26,6 @@ __all__ = [
     "StreamedData",
     "Trainer",
     "fill_noise",
-    "is_first_process",
     "job_processes",
     "matmul_precision",
     "network_dtype",

@@ -97,7 +97,7 @@ class Keeper:
         raise KeyboardInterrupt(msg)
 
     def _write(self, state: Callable[[], State]) -> None:
-        if self._path is not None and not self._processes.rank:
+        if self._path is not None and self._processes.is_first:
             write_state(self._path, state(), self._runs)
 
     @contextmanager

@@ -1,7 +1,7 @@
 """Several processes that train one model: started by torchrun, or by whoever initialised torch.distributed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from acova.base import ProcessError
+from acova.base import AcovaError, ProcessError
 
 _TIMEOUT = timedelta(minutes=2)
 """How long a process waits for the others before it takes them for lost."""
@@ -54,7 +54,26 @@ class Processes:
 
     def agree(self, number: int) -> int:
         """Return the first process's number."""
-        return int(self.sum(torch.tensor(number if self.rank == 0 else 0)))
+        return int(self.sum(torch.tensor(int(number) if self.is_first else 0)))
+
+    @property
+    def is_first(self) -> bool:
+        """Tell whether this process is the one that writes and speaks."""
+        return self.rank == 0
+
+    def first_does(self, act: Callable[[], object]) -> None:
+        """Let the first process act on files that all share, while the others wait; its failure ends all of them."""
+        failure = None
+        if self.is_first:
+            try:
+                act()
+            except AcovaError as error:
+                failure = error
+        if failure is not None and self.size == 1:
+            raise failure
+        if self.agree(failure is not None):
+            msg = f"process {self.rank} of {self.size} ends because process 0 failed; the message of that one says why."
+            raise failure or ProcessError(msg)
 
 
 ALONE = Processes()
@@ -67,20 +86,17 @@ def job_processes() -> Iterator[Processes]:
     The group stays for further fits. When another process is gone, the error of a collective operation becomes one
     that says so.
     """
-    if dist.is_available() and not dist.is_initialized() and _in_a_job():
-        dist.init_process_group(_backend(), timeout=_TIMEOUT)
-    joined = dist.is_available() and dist.is_initialized()
-    processes = Processes(dist.get_rank(), dist.get_world_size()) if joined else ALONE
-    with _clear_loss_of_contact(processes):
+    if not dist.is_available():
+        yield ALONE
+        return
+    if not dist.is_initialized() and _in_a_job():
+        place = Processes(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        with clear_loss_of_contact(place):
+            dist.init_process_group(_backend(), timeout=_TIMEOUT)
+    processes = Processes(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else ALONE
+    with clear_loss_of_contact(processes):
         yield processes
         processes.wait()  # nobody leaves while another still listens
-
-
-def is_first_process() -> bool:
-    """Tell whether this process is the one of its job that writes and speaks."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank() == 0
-    return not _in_a_job() or os.environ["RANK"] == "0"
 
 
 def _in_a_job() -> bool:
@@ -93,18 +109,21 @@ def local_device() -> int:
 
 
 @contextmanager
-def _clear_loss_of_contact(processes: Processes) -> Iterator[None]:
+def clear_loss_of_contact(processes: Processes) -> Iterator[None]:
+    """Turn the error of an exchange with a process that is gone into one that says so."""
     try:
         yield
+    except ProcessError:
+        raise
     except RuntimeError as error:
         words = ("connection", "peer", "socket", "timed out", "timeout", "nccl", "gloo", "recv", "broken pipe")
         if processes.size == 1 or not any(word in str(error).lower() for word in words):
             raise
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
         msg = (
             f"process {processes.rank} of {processes.size} lost contact with another process of this job, which was "
-            f"killed or failed ({reason}). Nothing was written by this fit but its last checkpoint, if it keeps one; "
-            "start all processes again with the same command to go on from there."
+            f"killed or failed ({reason}). This fit wrote nothing but its last checkpoint, if it keeps one: start all "
+            "processes again, with the same settings and checkpoint or with 'acova fit --resume RUN', to go on from it."
         )
         raise ProcessError(msg) from error
 

@@ -254,7 +254,7 @@ class ACOVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClustere
             prepared = self._prepare(X, observed, processes)
             checkpoint = self._open_checkpoint(prepared)
             epochs = self.pretrain_epochs + self.warmup_epochs + self.epochs
-            shown = self.verbose and not processes.rank
+            shown = self.verbose and processes.is_first
             with progress_bar("ACOVA", self.n_init, epochs, shown=shown) as report:
                 runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
             self._finish(prepared, runs)

@@ -47,11 +47,7 @@ class Checkpoint:
 
     def open(self, identity: Mapping[str, Any]) -> None:
         """Start the folder, or make sure that what it holds is of the same fit."""
-        if self._processes.rank:
-            self._processes.wait()  # the first process makes the folder
-        self._open(identity)
-        if not self._processes.rank:
-            self._processes.wait()
+        self._processes.first_does(lambda: self._open(identity))
 
     def _open(self, identity: Mapping[str, Any]) -> None:
         identity = json.loads(json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **identity}, default=str))
@@ -60,10 +56,9 @@ class Checkpoint:
             if self.folder.is_dir() and any(self.folder.iterdir()):
                 msg = f"checkpoint={str(self.folder)!r} is a folder with other files in it; choose an empty or new one."
                 raise RunFolderError(msg)
-            if not self._processes.rank:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                head = {**identity, "acova_version": __version__}
-                write_whole(self.folder / _HEAD, (json.dumps(head, indent=2) + "\n").encode())
+            self.folder.mkdir(parents=True, exist_ok=True)
+            head = {**identity, "acova_version": __version__}
+            write_whole(self.folder / _HEAD, (json.dumps(head, indent=2) + "\n").encode())
             return
         other = [name for name in identity if told.get(name) != identity[name]]
         if other:
@@ -89,12 +84,11 @@ class Checkpoint:
 
     def forget_current(self) -> None:
         """Delete the state of the runs that were training together."""
-        if not self._processes.rank:
-            (self.folder / _CURRENT).unlink(missing_ok=True)
+        self._processes.first_does(lambda: (self.folder / _CURRENT).unlink(missing_ok=True))
 
     def finish(self, run: int, network: MultiViewVAE, records: list[dict[str, Any]]) -> None:
         """Write a finished run."""
-        if not self._processes.rank:
+        if self._processes.is_first:
             state = State("done", 0, 0, [records], [], [], [], {}, dict(network.state_dict()))
             write_state(self.folder / f"run-{run}.safetensors", state, [run])
 
@@ -109,8 +103,7 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the folder: the fit is complete."""
-        if not self._processes.rank:
-            shutil.rmtree(self.folder)
+        self._processes.first_does(lambda: shutil.rmtree(self.folder))
 
     def _told(self) -> dict[str, Any] | None:
         path = self.folder / _HEAD

@@ -102,7 +102,7 @@ def _fit_groups(
     for number, model in enumerate(estimators):
         together[_kind(model)].append(number)
     epochs = sum(m.n_init * (m.pretrain_epochs + m.warmup_epochs + m.epochs) for m in estimators)
-    with progress_bar("ACOVA", 1, epochs, shown=verbose and not processes.rank) as report:
+    with progress_bar("ACOVA", 1, epochs, shown=verbose and processes.is_first) as report:
         for numbers in together.values():
             group = kept.next(_identity([prepared[number] for number in numbers]))
             jobs = [job for number in numbers for job in prepared[number].jobs]
@@ -130,7 +130,7 @@ class _Kept:
         """Delete the checkpoints, and the folder if nothing else is in it."""
         for group in self._groups:
             group.remove()
-        if self._folder is not None and not self._processes.rank and not any(Path(self._folder).iterdir()):
+        if self._folder is not None and self._processes.is_first and not any(Path(self._folder).iterdir()):
             Path(self._folder).rmdir()
 
 

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     arguments = parser.parse_args()
     dataset = load_dataset(arguments.dataset)
-    settings = {"n_clusters": dataset.n_classes, **PRESETS.get(arguments.dataset, {})}
+    settings = {"n_clusters": dataset.n_classes, "recipe": "paper", **PRESETS.get(arguments.dataset, {})}
     settings |= {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 9}
     jobs = jobs_of(dataset.views, arguments.runs, resolve_device("cuda"), **settings)
     profiler = profile(activities=[ProfilerActivity.CUDA])

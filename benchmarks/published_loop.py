@@ -318,7 +318,6 @@ def one_run(dataset, missing: float, run: int, *, pretrain_epochs: int, epochs: 
     `settings` are keywords of `PublishedLoop` that replace the data set's own.
     """
     preset = {"n_clusters": dataset.n_classes, **PRESETS.get(dataset.name, {})}
-    preset.pop("warmup_epochs", None)  # the published program has none
     likelihood, standardize = preset.pop("likelihood", "gaussian"), preset.pop("standardize", True)
     kind = {True: "zscore", False: "none"}.get(standardize, standardize)
     views = dataset.views

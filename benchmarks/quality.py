@@ -3,9 +3,9 @@
     python benchmarks/quality.py handwritten --missing 0.3 --runs 5
     python benchmarks/quality.py handwritten --missing 0.3 --runs 5 --set warmup_epochs=100
 
-Settings are the paper's for its data sets and ACOVA's defaults for others, unless replaced by --set. Every run is
-appended as one JSON line, with what is needed to repeat it, to the file that --out names. Mean-filled k-means on the
-same mask stands beside it.
+Settings and recipe are the paper's for its data sets and ACOVA's defaults for others, unless replaced by --set. Every
+run is appended as one JSON line, with what is needed to repeat it, to the file that --out names. Mean-filled k-means on
+the same mask stands beside it.
 """
 
 import argparse
@@ -29,7 +29,8 @@ from acova.metrics import clustering_scores
 def all_runs(dataset, arguments, settings: dict) -> list[dict]:
     """Train the runs together and score them; labels are used for the scores alone."""
     views = dataset.views
-    settings = {"n_clusters": dataset.n_classes, **PRESETS.get(arguments.dataset, {}), **settings}
+    recipe = "paper" if arguments.dataset in PRESETS else "robust"
+    settings = {"n_clusters": dataset.n_classes, "recipe": recipe, **PRESETS.get(arguments.dataset, {}), **settings}
     masks = [
         make_observed(len(views), views.n_views, arguments.missing, arguments.pattern, run)
         for run in range(arguments.runs)

@@ -106,12 +106,13 @@ def test_the_command_gives_what_the_library_gives(acova, tmp_path):
 
 def test_presets_are_overridden_by_options(acova, tmp_path):
     code, _, err = acova(
-        "fit", "digits", "--preset", "handwritten", "--out", tmp_path / "run", "--hidden", "8",
+        "fit", "digits", "--preset", "handwritten", "--recipe", "paper", "--out", tmp_path / "run", "--hidden", "8",
         "--pretrain-epochs", 1, "--epochs", 1, "--quiet",
     )  # fmt: skip
     assert (code, err) == (0, "")
-    params = json.loads((tmp_path / "run" / "config.json").read_text())["params"]
-    assert (params["alpha"], params["epochs"], params["warmup_epochs"]) == (15.0, 1, 0)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["params"]["alpha"], config["params"]["epochs"], config["params"]["recipe"]) == (15.0, 1, "paper")
+    assert config["by_recipe"]["warmup_epochs"] == 0
 
 
 def test_a_run_is_not_replaced_without_force_and_nothing_is_trained(acova, tmp_path, monkeypatch):

@@ -10,6 +10,14 @@ from acova.base import RunFolderError, Streams
 from acova.engine import Keeper, ParameterGroup, RunData, Runs, Trainer, read_state
 
 
+@pytest.fixture(autouse=True)
+def interrupts():
+    """Python's own handling of Ctrl-C, which a shell's background job does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def data():
     generator = torch.Generator().manual_seed(0)

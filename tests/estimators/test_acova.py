@@ -305,7 +305,7 @@ def test_likelihoods_can_differ_by_view():
 def test_presets_are_the_papers_table():
     model = ACOVA.preset("handwritten", epochs=7)
     assert (model.n_clusters, model.alpha, model.learning_rate, model.prior_learning_rate) == (10, 15.0, 3e-4, 1e-2)
-    assert (model.epochs, model.warmup_epochs, model.hidden) == (7, 0, (500, 500, 2000))
+    assert (model.epochs, model.recipe, model.hidden) == (7, "robust", (500, 500, 2000))
     table = {name: (ACOVA.preset(name).alpha, ACOVA.preset(name).latent_dim) for name in PRESETS}
     assert table == {
         "handwritten": (15, 10),

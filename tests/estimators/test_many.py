@@ -90,10 +90,9 @@ def test_every_run_needs_its_own_estimator_and_mask():
 
 def test_jobs_share_what_is_the_same():
     views, _ = make_toy()
-    prepared = ACOVA(3, **SMALL, n_init=3)._prepare(views, None)
+    model = ACOVA(3, **SMALL, n_init=3)
+    prepared = model._prepare(views, None)
     assert len({id(job.views) for job in prepared.jobs}) == 1
     assert isinstance(prepared.jobs[0], Job)
     assert len({job.streams.integer("weights") for job in prepared.jobs}) == 3
-    assert prepared.jobs[1].streams.integer("x") == Streams(prepared.jobs[0].settings.seed_).child("run", 1).integer(
-        "x"
-    )
+    assert prepared.jobs[1].streams.integer("x") == Streams(model.seed_).child("run", 1).integer("x")

@@ -20,6 +20,7 @@ from acova.functional import (
     mixture_scale,
     mixture_scale_parameter,
     objective_parts,
+    optimal_log_responsibilities,
     reconstruction,
     reparameterise,
     total_reconstruction,
@@ -196,12 +197,30 @@ def test_the_parts_are_assembled_as_in_the_paper(mixture):
     first = reconstruction(views[0], outputs[0], observed[:, 0], "gaussian")
     second = reconstruction(views[1], outputs[1], observed[:, 1], "bernoulli")
     torch.testing.assert_close(parts.reconstruction, first + second)
-    torch.testing.assert_close(parts.reconstruction, total_reconstruction(views, outputs, observed, likelihoods))
+    shares = torch.where(observed, torch.tensor([2.0, 5.0], dtype=torch.float64), 0.0)
+    torch.testing.assert_close(total_reconstruction(views, outputs, shares, likelihoods), 2 * first + 5 * second)
     torch.testing.assert_close(parts.kl_z, expected_kl_to_components(*fused[:2], log_resp, *mixture[1:]))
     torch.testing.assert_close(parts.kl_c, kl_assignment(log_resp, mixture[0]))
     torch.testing.assert_close(parts.alignment, alignment(fused, mean, std, observed))
     means = parts.mean()
     torch.testing.assert_close(means.total(7.0), means.negative_elbo() + 7.0 * parts.alignment.mean())
+
+
+def test_optimal_responsibilities_minimise_the_divergence_from_the_prior(mixture):
+    mean, variance = draw(N, D), draw(N, D, seed=5).exp()
+    best = optimal_log_responsibilities(mean, variance, *mixture)
+
+    def divergence(log_resp):
+        return expected_kl_to_components(mean, variance, log_resp, *mixture[1:]) + kl_assignment(log_resp, mixture[0])
+
+    components = [kl_diagonal(mean, variance, m, v) for m, v in zip(mixture[1], mixture[2], strict=True)]
+    closed = -torch.logsumexp(mixture[0] - torch.stack(components, -1), -1)
+    torch.testing.assert_close(divergence(best), closed)
+    for seed in range(5):
+        other = (best + 0.3 * draw(N, K, seed=seed)).log_softmax(-1)
+        assert (divergence(other) > divergence(best)).all()
+    narrow = optimal_log_responsibilities(mean, torch.full_like(mean, 1e-12), *mixture)
+    torch.testing.assert_close(narrow, log_responsibilities(mean, *mixture))
 
 
 def test_total_follows_the_named_parts():

@@ -62,6 +62,18 @@ class Scaling:
         return scaled
 
 
+def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.float64]:
+    """Return the variance of each scaled view's observed rows, summed over its features, shape (V,)."""
+    scalers = [StandardScaler() for _ in views.sizes]
+    for block in blocks_of(views):
+        for v, scaler in enumerate(scalers):
+            rows = block.rows(v)
+            if len(rows):
+                scaler.partial_fit(rows.astype(np.float64, copy=False))
+    totals = [(scaler.var_ / scale**2).sum() for scaler, scale in zip(scalers, scaling.scales, strict=True)]
+    return np.maximum(np.array(totals), np.finfo(np.float32).tiny)  # type: ignore[no-any-return]
+
+
 def extremes(views: Views | StoredViews) -> list[tuple[float, float]]:
     """Return the smallest and the largest observed cell of each view; NaN for a view that is observed nowhere."""
     found = np.full((views.n_views, 2), np.nan)

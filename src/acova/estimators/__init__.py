@@ -2,6 +2,6 @@
 
 from acova.estimators.acova import ACOVA
 from acova.estimators.many import fit_many
-from acova.estimators.presets import PRESETS
+from acova.estimators.presets import PRESETS, RECIPES
 
-__all__ = ["ACOVA", "PRESETS", "fit_many"]
+__all__ = ["ACOVA", "PRESETS", "RECIPES", "fit_many"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from acova.base import DataError, OptionError, check_choice, check_number
 from acova.data import SCALINGS, StoredViews, Views, extremes
 from acova.engine.runtime import PRECISIONS
-from acova.estimators.start import CORRELATION_STARTS
+from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
 
 if TYPE_CHECKING:
@@ -19,10 +19,11 @@ _NOT_NEGATIVE = {"minimum": 0}
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), _COUNT),
+    "n_neighbors": _COUNT,
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
-    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
+    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight"), _NOT_NEGATIVE),
 }
 
 
@@ -38,11 +39,23 @@ def check_options(settings: "ACOVA") -> None:
         check_number("ACOVA", "hidden", width, minimum=1, integer=True)
     check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
     check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
+    check_choice("ACOVA", "start", settings.start, STARTS)
+    check_choice("ACOVA", "assignment", settings.assignment, ("draw", "exact"))
     matrix = "a number or a matrix"
     if isinstance(settings.correlation, str):
         check_choice("ACOVA", "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(settings.correlation_start, str):
         check_choice("ACOVA", "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+
+
+def check_in_memory(settings: "ACOVA") -> None:
+    """Raise `OptionError` when views on disk would have to be compared sample by sample."""
+    if settings.neighbor_weight or settings.start == "neighbors":
+        msg = (
+            "ACOVA: neighbours are searched in memory, but these views stay on disk; "
+            f"use neighbor_weight=0 and start='fused' (got {settings.neighbor_weight!r} and {settings.start!r})."
+        )
+        raise OptionError(msg)
 
 
 def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from torch import Tensor
 from acova.base import Streams
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import ALONE, Processes, fill_noise
-from acova.functional import ObjectiveParts
+from acova.estimators.consensus import Ensemble, match_runs, overlaps
+from acova.functional import Fused, ObjectiveParts
 from acova.networks import MultiViewVAE
 
 CHUNK = 2048
@@ -34,22 +35,23 @@ class Inferred:
     probabilities : array of shape (n_samples, n_clusters)
     weights : array of shape (n_samples, V)
     latent : array of shape (n_samples, latent_dim)
+    agreement : array of shape (n_samples,)
+        Share of the runs that give the sample this label.
     """
 
     labels: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     weights: NDArray[np.float32]
     latent: NDArray[np.float32]
+    agreement: NDArray[np.float32]
 
 
-def infer(
-    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
-) -> Inferred:
+def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE) -> Inferred:
     """Return labels, cluster probabilities, view weights and latent means of all samples.
 
     Several processes share the work and all get the whole result.
     """
-    parts = infer_chunks(network, scaling, views, processes)
+    parts = infer_chunks(ensemble, scaling, views, processes)
     if isinstance(views, Views):
         return _joined(list(parts))
     folder = _Folder()
@@ -65,17 +67,50 @@ def infer(
 
 @torch.no_grad()
 def infer_chunks(
-    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+    ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Iterator[Inferred]:
-    """Yield the results of consecutive samples."""
+    """Yield the results of consecutive samples, averaged over the runs."""
+    for batch in _batches(ensemble.network, scaling, views, processes):
+        fused = [network.posterior(*batch) for network in ensemble.networks]
+        shares = _shares(ensemble.networks, fused)
+        matched = torch.stack([mine[:, order] for mine, order in zip(shares, ensemble.orders, strict=True)])
+        mean = matched.mean(0)
+        labels = mean.argmax(-1)
+        weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
+        agreement = (matched.argmax(-1) == labels).float().mean(0)
+        results = (labels, mean, weights, fused[ensemble.reference].mean, agreement)
+        yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+
+
+@torch.no_grad()
+def agreed(
+    networks: Sequence[MultiViewVAE], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+) -> Ensemble:
+    """Return the runs with their clusters matched by what they say of these samples."""
+    chunks = (
+        torch.stack(_shares(networks, [network.posterior(*batch) for network in networks])).cpu().numpy()
+        for batch in _batches(networks[0], scaling, views, processes)
+    )
+    total = processes.sum(torch.from_numpy(overlaps(chunks)))
+    reference, orders = match_runs(total.numpy())
+    return Ensemble(networks, orders, reference)
+
+
+def _shares(networks: Sequence[MultiViewVAE], fused: Sequence[Fused]) -> list[Tensor]:
+    """Return every run's cluster probabilities at the posterior mean, (n, K)."""
+    pairs = zip(networks, fused, strict=True)
+    return [network.prior.log_responsibilities(posterior.mean).exp() for network, posterior in pairs]
+
+
+def _batches(
+    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes
+) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """Yield this process's share of consecutive chunks."""
     step = CHUNK * processes.size
     for start in range(0, views.n_samples, step):
         share = processes.share(min(step, views.n_samples - start))
         part = _rows(views, start + share.start, start + share.stop)
-        fused = network.posterior(*tensors(part, scaling, _device(network)))
-        shares = network.prior.log_responsibilities(fused.mean).exp()
-        results = (shares.argmax(-1), shares, fused.weights.mean(-1), fused.mean)
-        yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        yield tensors(part, scaling, _device(network))
 
 
 @torch.no_grad()

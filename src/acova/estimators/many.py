@@ -12,13 +12,16 @@ from acova.engine import Processes, job_processes
 from acova.estimators.acova import ACOVA
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import train_runs
+from acova.estimators.recipe import Job, train_runs
+from acova.estimators.variational import Prepared
 
 _FREE = (
     "alpha",
     "correlation",
     "correlation_start",
     "n_init",
+    "consensus",
+    "recipe",
     "random_state",
     "verbose",
     "view_sizes",
@@ -99,10 +102,10 @@ def _fit_groups(
 ) -> None:
     prepared = [model._prepare(X, mask, processes) for model, mask in zip(estimators, masks, strict=True)]
     together: dict[Hashable, list[int]] = defaultdict(list)
-    for number, model in enumerate(estimators):
-        together[_kind(model)].append(number)
-    epochs = sum(m.n_init * (m.pretrain_epochs + m.warmup_epochs + m.epochs) for m in estimators)
-    with progress_bar("ACOVA", 1, epochs, shown=verbose and processes.is_first) as report:
+    for number, mine in enumerate(prepared):
+        together[_kind(mine.jobs[0])].append(number)
+    epochs = sum(mine.epochs for mine in prepared)
+    with progress_bar("ACOVA", epochs, shown=verbose and processes.is_first) as report:
         for numbers in together.values():
             group = kept.next(_identity([prepared[number] for number in numbers]))
             jobs = [job for number in numbers for job in prepared[number].jobs]
@@ -134,16 +137,17 @@ class _Kept:
             Path(self._folder).rmdir()
 
 
-def _identity(prepared: Sequence[Any]) -> dict[str, Any]:
+def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:
     """Return what an interrupted call and its continuation must share."""
-    models = [mine.jobs[0].settings for mine in prepared]
-    params = {f"{n}.{name}": value for n, model in enumerate(models) for name, value in model._fit_params().items()}
-    seeds = [model.seed_ for model in models]
+    settings = [mine.jobs[0].settings for mine in prepared]
+    params = {f"{n}.{name}": value for n, one in enumerate(settings) for name, value in one._fit_params().items()}
+    seeds = [int(one.random_state) for one in settings]
     return {"params": params, "seed": seeds, "data": [fingerprint(mine.views) for mine in prepared]}
 
 
-def _kind(model: ACOVA) -> Hashable:
+def _kind(job: Job) -> Hashable:
     """Return what must agree for runs to train together."""
-    learned = isinstance(model.correlation, str) and model.correlation == "learned"
-    params = {name: value for name, value in model.get_params(deep=False).items() if name not in _FREE}
-    return (learned, model._likelihoods, repr(sorted(params.items())))
+    settings = job.settings
+    learned = isinstance(settings.correlation, str) and settings.correlation == "learned"
+    params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
+    return (learned, job.likelihoods, repr(sorted(params.items())))

@@ -1,8 +1,26 @@
-"""The paper's procedure and settings per data set: its hyper-parameter table, else the published program."""
+"""What the recipes mean, and the paper's settings per data set: its hyper-parameter table, else its program."""
 
 from typing import Any
 
-_SETTINGS: dict[str, dict[str, Any]] = {
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "warmup_epochs": 0,
+        "start": "codes",
+        "balance": False,
+        "neighbor_weight": 0.0,
+        "assignment": "draw",
+    },
+    "robust": {
+        "warmup_epochs": 100,
+        "start": "fused",
+        "balance": True,
+        "neighbor_weight": 0.0,
+        "assignment": "draw",
+    },
+}
+"""Settings left at None take these values."""
+
+PRESETS: dict[str, dict[str, Any]] = {
     "handwritten": {
         "n_clusters": 10,
         "alpha": 15.0,
@@ -40,5 +58,3 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "standardize": False,
     },
 }
-
-PRESETS = {dataset: {"warmup_epochs": 0, **settings} for dataset, settings in _SETTINGS.items()}

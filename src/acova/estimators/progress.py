@@ -8,7 +8,7 @@ from acova.engine import EpochReport
 
 
 @contextmanager
-def progress_bar(name: str, n_runs: int, epochs_per_run: int, *, shown: bool) -> Iterator[EpochReport | None]:
+def progress_bar(name: str, epochs: int, *, shown: bool) -> Iterator[EpochReport | None]:
     """Give a function to call after each epoch, which moves a bar on standard error; None if not `shown`.
 
     The bar counts the epochs of all runs; the loss is the mean over the runs that train together.
@@ -27,9 +27,9 @@ def progress_bar(name: str, n_runs: int, epochs_per_run: int, *, shown: bool) ->
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(name, total=n_runs * epochs_per_run, loss="…")
+        task = bar.add_task(name, total=epochs, loss="…")
 
-        def report(phase: str, epoch: int, epochs: int, records: Sequence[Mapping[str, Any]]) -> None:
+        def report(phase: str, epoch: int, of_phase: int, records: Sequence[Mapping[str, Any]]) -> None:
             loss = sum(record["total"] for record in records) / len(records)
             bar.update(task, advance=len(records), description=f"{name} {phase}", loss=f"{loss:.4g}")
 

@@ -51,13 +51,15 @@ if TYPE_CHECKING:
 class Job:
     """One run to train: its settings, its random streams, and its data on the device or on disk.
 
-    With several processes `views` and `observed` are this process's share of the samples.
+    `settings` have nothing left to a recipe; `variances` are the views' total variances. With several processes
+    `views` and `observed` are this process's share of the samples.
     """
 
     settings: "ACOVA"
     likelihoods: tuple[str, ...]
     sizes: tuple[int, ...]
     n_samples: int
+    variances: NDArray[np.float64]
     device: torch.device
     streams: Streams
     views: list[Tensor] | None = None
@@ -66,7 +68,8 @@ class Job:
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
-        return new_network(self.settings, self.sizes, self.likelihoods, self.streams).to(self.device)
+        weights = self.variances.mean() / self.variances if self.settings.balance else None
+        return new_network(self.settings, self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,11 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
 
 
 def new_network(
-    settings: "ACOVA", view_sizes: Sequence[int], likelihoods: Sequence[str], streams: Streams
+    settings: "ACOVA",
+    view_sizes: Sequence[int],
+    likelihoods: Sequence[str],
+    streams: Streams,
+    view_weights: NDArray[np.float64] | None = None,
 ) -> MultiViewVAE:
     """Return a network with fresh weights."""
     n_views = len(view_sizes)
@@ -182,6 +189,8 @@ def new_network(
             learn_correlation=learned,
             missing=settings.missing,  # type: ignore[arg-type]
             min_std=settings.min_std,
+            assignment=settings.assignment,
+            view_weights=None if view_weights is None else view_weights.tolist(),
         )
 
 
@@ -201,7 +210,7 @@ def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
 
 def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
     settings = jobs[0].settings
-    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl)
+    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=settings.neighbor_weight)
     return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss)
 
 
@@ -211,7 +220,8 @@ def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
         ParameterGroup(["prior.logits"], _rates(jobs, "weight_learning_rate")),
     ]
     settings = jobs[0].settings
-    return _joint_phase(jobs, runs, "train", settings.epochs, MultiViewVAE.loss, prior, settings.learning_rate_decay)
+    loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight)
+    return _joint_phase(jobs, runs, "train", settings.epochs, loss, prior, settings.learning_rate_decay)
 
 
 def _joint_phase(
@@ -265,30 +275,43 @@ def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: R
     points = [_points(job, network, data, run) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))]
     with threadpool_limits(1):  # sums over threads come in no fixed order; one thread per k-means repeats exactly
         placed = Parallel(n_jobs=-1 if len(jobs) > 1 else 1, prefer="threads")(
-            delayed(_placed)(job, *mine) for job, mine in zip(jobs, points, strict=True)
+            delayed(_placed)(job, mine) for job, mine in zip(jobs, points, strict=True)
         )
     for network, (means, variances) in zip(networks, placed, strict=True):
         network.prior.place(means.to(network.prior.means.device), variances.to(network.prior.means.device))
 
 
-def _points(
-    job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return what a run's clusters are placed by: fused means and variances after a warm-up, else averaged codes."""
-    if not job.settings.warmup_epochs:
-        return averaged_codes(*_codes(network, data, run), job.settings.n_clusters), None
-    chunks = [network.posterior(*batch) for batch in in_chunks(*data.of_run(run))]
-    gather = data.processes.gather
+@dataclass(frozen=True)
+class _Points:
+    """What a run's clusters are placed by: points for k-means, and posteriors of the same samples if they matter."""
+
+    points: NDArray[np.float64]
+    mean: NDArray[np.float64] | None = None
+    variance: NDArray[np.float64] | None = None
+
+
+def _points(job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
+    start, gather = job.settings.start, data.processes.gather
+    if start == "codes":
+        return _Points(averaged_codes(*_codes(network, data, run), job.settings.n_clusters))
+    views, observed = data.of_run(run)
+    chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
     mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
-    return mean, gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
+    variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
+    if start == "fused":
+        return _Points(mean, mean, variance)
+    filled = [gather(view).double().cpu().numpy() for view in views]
+    weighed = [view / scale for view, scale in zip(filled, np.sqrt(job.variances), strict=True)]
+    return _Points(np.hstack(weighed), mean, variance)
 
 
-def _placed(job: Job, points: NDArray[np.float64], variance: NDArray[np.float64] | None) -> tuple[Tensor, Tensor]:
-    n_clusters, seed = job.settings.n_clusters, job.streams.integer("k-means")
-    if variance is not None:
-        return components_around(points, variance, n_clusters, seed)
-    centres = torch.from_numpy(k_means(points, n_clusters, seed).cluster_centers_)
-    return centres, torch.ones_like(centres)
+def _placed(job: Job, given: _Points) -> tuple[Tensor, Tensor]:
+    n_clusters = job.settings.n_clusters
+    found = k_means(given.points, n_clusters, job.streams.integer("k-means"))
+    if given.mean is None or given.variance is None:
+        centres = torch.from_numpy(found.cluster_centers_)
+        return centres, torch.ones_like(centres)
+    return components_around(given.mean, given.variance, found.labels_, n_clusters)
 
 
 def _codes(

@@ -12,20 +12,27 @@ from torch import Tensor
 from acova.base import RunFolderError, Streams
 from acova.data import Scaling
 from acova.engine import resolve_device
+from acova.estimators.consensus import Ensemble
 from acova.estimators.recipe import new_network
 from acova.estimators.storage import load_run, save_run
 
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-_PER_SAMPLE = ("labels_", "probabilities_", "view_weights_")
+_PER_SAMPLE = ("labels_", "probabilities_", "view_weights_", "agreement_")
 _FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
 _PREFIX = "network."
 
 
 def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
     """Write what `load_model` needs, and the tables people read."""
-    tensors = {_PREFIX + name: value for name, value in model.network_.state_dict().items()}
+    ensemble = model._ensemble
+    tensors = {
+        f"{_PREFIX}{run}.{name}": value
+        for run, network in enumerate(ensemble.networks)
+        for name, value in network.state_dict().items()
+    }
+    tensors["orders"] = torch.from_numpy(ensemble.orders)
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
     held = {name: getattr(model, name) for name in _PER_SAMPLE}
@@ -34,10 +41,13 @@ def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
     params = model.get_params(deep=False)
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = None
+    resolved = model._settings.get_params(deep=False)
     config = {
         "estimator": type(model).__name__,
         "params": params,
         "fitted": {name: getattr(model, name) for name in _FITTED},
+        "by_recipe": {name: value for name, value in resolved.items() if params[name] is None and value is not None},
+        "reference": ensemble.reference,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
         "on_disk": list(on_disk),
@@ -68,6 +78,7 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
     params = {name: _from_json(name, value) for name, value in config["params"].items()}
     model = cls(**{**params, "device": device})
+    model._settings = cls(**{**params, **config["by_recipe"]})
     for name in _FITTED:
         setattr(model, name, _from_json(name, config["fitted"][name]))
     model.n_features_in_ = sum(model.view_sizes_)
@@ -77,10 +88,15 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     n_views = len(model.view_sizes_)
     arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
     model._scaling = Scaling(*arrays)
-    network = new_network(model, model.view_sizes_, model._likelihoods, Streams(model.seed_))
-    weights = {name.removeprefix(_PREFIX): value for name, value in tensors.items() if name.startswith(_PREFIX)}
-    network.load_state_dict(weights)
-    model._adopt(network.to(resolve_device(device)))
+    orders = tensors["orders"].numpy()
+    networks = []
+    for run in range(len(orders)):
+        network = new_network(model._settings, model.view_sizes_, model._likelihoods, Streams(model.seed_))
+        prefix = f"{_PREFIX}{run}."
+        weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        network.load_state_dict(weights)
+        networks.append(network.to(resolve_device(device)))
+    model._adopt(Ensemble(networks, orders, int(config["reference"])))
     for name in set(_PER_SAMPLE) - set(config.get("on_disk", ())):
         setattr(model, name, tensors[name].numpy())
     return model

@@ -12,6 +12,7 @@ from acova.base import OptionError
 from acova.functional import constant_correlation, correlation_matrix
 
 CORRELATION_STARTS = ("random", "identity", "similarity")
+STARTS = ("fused", "codes", "neighbors")
 
 
 def averaged_codes(
@@ -45,9 +46,9 @@ def k_means(points: NDArray[np.float64], n_clusters: int, seed: int) -> KMeans:
 
 
 def components_around(
-    mean: NDArray[np.float64], variance: NDArray[np.float64], n_clusters: int, seed: int
+    mean: NDArray[np.float64], variance: NDArray[np.float64], labels: NDArray[np.integer[Any]], n_clusters: int
 ) -> tuple[Tensor, Tensor]:
-    """Return means and variances (K, D) of the clusters that k-means finds in posterior means.
+    """Return means and variances (K, D) of given clusters, from the posteriors of their samples.
 
     A component's variance is that of its samples' means plus their average posterior variance. Weights
     stay equal: a start from cluster sizes lets a small first cluster die out.
@@ -55,13 +56,14 @@ def components_around(
     Parameters
     ----------
     mean, variance : arrays of shape (N, D)
-    n_clusters, seed : int
+    labels : array of shape (N,)
+        Cluster of each sample; every cluster has one at least.
+    n_clusters : int
     """
-    fitted = k_means(mean, n_clusters, seed)
-    member = np.eye(n_clusters)[fitted.labels_]
+    member = np.eye(n_clusters)[labels]
     size = member.sum(axis=0)[:, None]
     centres = member.T @ mean / size
-    spread = member.T @ (np.square(mean - centres[fitted.labels_]) + variance) / size
+    spread = member.T @ (np.square(mean - centres[labels]) + variance) / size
     return torch.from_numpy(centres), torch.from_numpy(spread)
 
 

@@ -25,6 +25,7 @@ from acova.functional.mixture import (
     log_responsibilities,
     mixture_scale,
     mixture_scale_parameter,
+    optimal_log_responsibilities,
 )
 from acova.functional.objectives import (
     LIKELIHOODS,
@@ -55,6 +56,7 @@ __all__ = [
     "mixture_scale",
     "mixture_scale_parameter",
     "objective_parts",
+    "optimal_log_responsibilities",
     "product_of_experts",
     "reconstruction",
     "reparameterise",

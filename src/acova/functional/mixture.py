@@ -54,6 +54,28 @@ def log_responsibilities(latent: Tensor, log_weights: Tensor, means: Tensor, var
     return torch.log_softmax(log_joint(latent, log_weights, means, variances), dim=-1)
 
 
+def optimal_log_responsibilities(
+    mean: Tensor, variance: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor
+) -> Tensor:
+    """Return the log q(c = k) that minimise the divergence of (z, c) from the prior: log π_k - KL_k, normalised.
+
+    With KL_k = KL(N(mean, variance) ‖ N(μ_k, σ_k²)), no draw of z is needed, and with these the two divergences of the
+    objective, `expected_kl_to_components` and `kl_assignment`, add up to -log Σ_k π_k exp(-KL_k).
+
+    Parameters
+    ----------
+    mean, variance : Tensor of shape (..., D)
+    log_weights : Tensor of shape (K,)
+    means, variances : Tensor of shape (K, D)
+
+    Returns
+    -------
+    Tensor of shape (..., K)
+    """
+    divergences = kl_diagonal(mean.unsqueeze(-2), variance.unsqueeze(-2), means, variances)
+    return torch.log_softmax(log_weights - divergences, dim=-1)
+
+
 def expected_kl_to_components(
     mean: Tensor, variance: Tensor, log_resp: Tensor, means: Tensor, variances: Tensor
 ) -> Tensor:

@@ -89,14 +89,17 @@ class _Misfit(torch.autograd.Function):
 
 
 def total_reconstruction(
-    views: Sequence[Tensor], outputs: Sequence[Tensor], observed: Tensor, likelihoods: Sequence[str]
+    views: Sequence[Tensor], outputs: Sequence[Tensor], shares: Tensor, likelihoods: Sequence[str]
 ) -> Tensor:
-    """Return the `reconstruction` of V views (..., P_v), summed over the observed ones; shape (...)."""
+    """Return the `reconstruction` of V views (..., P_v), summed with the weights `shares` (..., V); shape (...).
+
+    A share of 0 leaves a view out, whatever its cells hold.
+    """
     losses = [
-        reconstruction(view, output, observed[..., v], likelihood)
+        reconstruction(view, output, shares[..., v] > 0, likelihood)
         for v, (view, output, likelihood) in enumerate(zip(views, outputs, likelihoods, strict=True))
     ]
-    return torch.stack(losses).sum(0)
+    return (torch.stack(losses, dim=-1) * shares).sum(-1)
 
 
 def alignment(fused: Fused, mean: Tensor, std: Tensor, observed: Tensor) -> Tensor:
@@ -130,6 +133,7 @@ def objective_parts(
     fused: Fused,
     log_resp: Tensor,
     prior: tuple[Tensor, Tensor, Tensor],
+    shares: Tensor | None = None,
 ) -> ObjectiveParts:
     """Return every part of the objective, per sample.
 
@@ -145,14 +149,17 @@ def objective_parts(
     log_resp : Tensor of shape (..., K)
         Log responsibilities at a second draw.
     prior : log weights (K,), means (K, D), variances (K, D)
+    shares : Tensor of shape (..., V), optional
+        Weights of the views' reconstruction; by default 1 where observed, else 0.
 
     Returns
     -------
     ObjectiveParts
     """
     log_weights, means, variances = prior
+    shares = observed.to(fused.mean.dtype) if shares is None else shares
     return ObjectiveParts(
-        reconstruction=total_reconstruction(views, outputs, observed, likelihoods),
+        reconstruction=total_reconstruction(views, outputs, shares, likelihoods),
         kl_z=expected_kl_to_components(fused.mean, fused.variance, log_resp, means, variances),
         kl_c=kl_assignment(log_resp, log_weights),
         alignment=alignment(fused, *estimates, observed),

@@ -15,6 +15,7 @@ from acova.functional import (
     fuse,
     kl_diagonal,
     objective_parts,
+    optimal_log_responsibilities,
     reconstruction,
     reparameterise,
     total_reconstruction,
@@ -44,10 +45,15 @@ class MultiViewVAE(nn.Module):
     missing : {"precision", "marginal"}
     min_std : float
         Floor of the encoders' standard deviations.
+    assignment : {"draw", "exact"}
+        Training's responsibilities: those of a draw from the posterior, or those that minimise the objective.
+    view_weights : sequence of float, optional
+        Factor of each view's reconstruction; 1 by default.
     """
 
     correlation_value: Tensor
     alpha: Tensor
+    view_weights: Tensor
     mapped = False
     """Whether several runs are computed at once, so that shapes must not depend on data."""
 
@@ -64,13 +70,17 @@ class MultiViewVAE(nn.Module):
         learn_correlation: bool = True,
         missing: Missing = "precision",
         min_std: float = 1e-4,
+        assignment: str = "draw",
+        view_weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
         self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
         self.missing: Missing = missing
         self.min_std = min_std
         sizes = list(view_sizes)
+        self.register_buffer("view_weights", torch.tensor(view_weights or [1.0] * len(sizes)))
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
         self.prior = MixturePrior(n_clusters, latent_dim)
@@ -136,18 +146,20 @@ class MultiViewVAE(nn.Module):
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(self, latents: Sequence[Tensor], observed: Tensor) -> list[Tensor]:
-        """Return every view (N, P_v) of its latents (N, D), where observed; other rows mean nothing."""
-        at = self._rows_to_compute(observed)
+    def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
+        """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
+        at = self._rows_to_compute(wanted)
         if at is None:
             return self.decoders(latents, together=True)  # type: ignore[no-any-return]
         parts = self.decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
         return [
-            part.new_zeros(len(observed), part.shape[1]).index_copy(0, rows, part)
+            part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
             for part, rows in zip(parts, at, strict=True)
         ]
 
-    def objective(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> ObjectiveParts:
+    def objective(
+        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
+    ) -> ObjectiveParts:
         """Return the parts of the objective per sample.
 
         Parameters
@@ -156,38 +168,59 @@ class MultiViewVAE(nn.Module):
         observed : Tensor of bool, shape (N, V)
         noise : Tensor of shape (N, 2, D)
             Standard normal: one draw to decode, one to assign.
+        fill_weight : float
+            Weight of the reconstruction of hidden views; above 0, their cells must hold an estimate.
         """
         estimates = self.encode(views, observed)
         fused = self.fuse(*estimates, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
-        assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
+        shares = self._shares(observed, fill_weight)
+        if self.assignment == "exact":
+            log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *self.prior())
+        else:
+            assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
+            log_resp = self.prior.log_responsibilities(assigned)
         return objective_parts(
             views,
-            self.decode([decoded] * len(views), observed),
+            self.decode([decoded] * len(views), shares > 0),
             observed,
             self.likelihoods,
             estimates,
             fused,
-            self.prior.log_responsibilities(assigned),
+            log_resp,
             self.prior(),
+            shares,
         )
 
-    def loss(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
+        """Return the weight of every view's reconstruction, (N, V)."""
+        return torch.where(observed, self.view_weights, fill_weight * self.view_weights)
+
+    def loss(
+        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
+    ) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample."""
-        parts = self.objective(views, observed, noise)
+        parts = self.objective(views, observed, noise, fill_weight=fill_weight)
         return {"total": parts.total(self.alpha), **parts._asdict()}
 
     def warmup_loss(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, kl_weight: float
+        self,
+        views: Sequence[Tensor],
+        observed: Tensor,
+        noise: Tensor,
+        *,
+        kl_weight: float,
+        fill_weight: float = 0.0,
     ) -> dict[str, Tensor]:
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
         estimates = self.encode(views, observed)
         fused = self.fuse(*estimates, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
-        outputs = self.decode([latent] * len(views), observed)
+        shares = self._shares(observed, fill_weight)
+        outputs = self.decode([latent] * len(views), shares > 0)
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         parts = {
-            "reconstruction": total_reconstruction(views, outputs, observed, self.likelihoods),
+            "reconstruction": total_reconstruction(views, outputs, shares, self.likelihoods),
             "kl_z": kl_diagonal(fused.mean, fused.variance, zero, one),
             "alignment": alignment(fused, *estimates, observed),
         }

@@ -1,0 +1,202 @@
+r"""Training that does not need a lucky seed: every cell of docs/robustness.md.
+
+    python benchmarks/robustness.py run recipes --datasets handwritten scene15 cub fashion noisymnist
+    python benchmarks/robustness.py run ingredients correlation --datasets handwritten scene15 cub --missing 30 70 \
+        --runs 10
+    python benchmarks/robustness.py tables
+
+Run r has mask seed = training seed = r; the final model counts; labels serve the scores alone. All cells of a data set
+and variant train together (`fit_many`). Rows go to results/robustness.jsonl with settings, versions and commit; cells
+that are there are not repeated. `tables` writes results/robustness.csv and prints the tables in Markdown, with the
+published figures where --published names the folder of the paper's tables, and the peers of results/peers.jsonl. Other
+settings for all variants (--set) go to another file (--out).
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import acova
+from acova import ACOVA
+from acova.data import load_dataset, make_observed
+from acova.estimators import PRESETS, RECIPES, fit_many
+from acova.metrics import clustering_scores
+
+ROOT = Path(__file__).resolve().parents[1]
+ROWS, TABLE, PEERS = (ROOT / "results" / name for name in ("robustness.jsonl", "robustness.csv", "peers.jsonl"))
+METRICS = ("acc", "nmi", "ari", "purity")
+TOGETHER = {"consensus": True, "n_init": 10}
+STUDIES: dict[str, dict[str, dict[str, Any]]] = {
+    "recipes": {
+        "paper": {"recipe": "paper"},
+        "robust": {},
+        "consensus": TOGETHER,
+        "default": {**TOGETHER, "preset": False},
+    },
+    "ingredients": {
+        "robust": {},
+        **{
+            f"robust, {name}={value!r}": {name: value}
+            for name, value in RECIPES["paper"].items()
+            if value != RECIPES["robust"][name]
+        },
+        "robust, neighbor_weight=0.5": {"neighbor_weight": 0.5},
+        "robust, start='neighbors'": {"start": "neighbors"},
+        "robust, assignment='exact'": {"assignment": "exact"},
+    },
+    "correlation": {
+        "robust": {},
+        "robust, R = I": {"correlation": "identity"},
+        **{f"robust, ρ = {rho}": {"correlation": rho} for rho in (0.1, 0.3, 0.5, 0.7)},
+        "robust, marginal": {"missing": "marginal"},
+    },
+}
+
+
+def fitted(dataset: Any, cells: list[tuple[int, int]], given: dict[str, Any], device: str) -> tuple[list[Any], float]:
+    """Fit all (missing percent, run) cells of one variant together; return the models and seconds per fit."""
+    settings = {"n_clusters": dataset.n_classes, **given}
+    if settings.pop("preset", True):
+        settings = {**PRESETS.get(dataset.name, {}), **settings}
+    if dataset.name == "noisymnist" and settings.get("consensus"):
+        settings["n_init"] = 5
+    views = dataset.views
+    masks = [make_observed(len(views), views.n_views, m / 100, "uniform_size", run) for m, run in cells]
+    models = [ACOVA(random_state=run, device=device, **settings) for _, run in cells]
+    start = time.perf_counter()
+    fit_many(models, views, masks, verbose=True)
+    return models, (time.perf_counter() - start) / len(cells)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Train the cells that are not there yet."""
+    if arguments.settings and arguments.out == ROWS:
+        msg = "--set changes what the variants mean; give --out another file."
+        raise SystemExit(msg)
+    changed = {key: _value(text) for key, text in (item.split("=", 1) for item in arguments.settings)}
+    done = {(row["dataset"], row["missing_percent"], row["variant"], row["run"]) for row in rows_of(arguments.out)}
+    variants = {name: given for study in arguments.studies for name, given in STUDIES[study].items()}
+    for name in arguments.datasets:
+        dataset = load_dataset(name)
+        for variant, given in variants.items():
+            cells = [(m, r) for m in arguments.missing for r in range(arguments.runs)]
+            cells = [(m, r) for m, r in cells if (name, m, variant, r) not in done]
+            if cells:
+                models, seconds = fitted(dataset, cells, {**given, **changed}, arguments.device)
+                rows = [row_of(dataset, cell, variant, model) for cell, model in zip(cells, models, strict=True)]
+                with arguments.out.open("a") as file:
+                    file.writelines(json.dumps({**row, "seconds": seconds}, default=str) + "\n" for row in rows)
+                means = pd.DataFrame(rows).groupby("missing_percent")["acc"].agg(["mean", "std"])
+                print(f"{name}, {variant}, {seconds:.1f} s per fit\n{means.round(3)}", flush=True)
+
+
+def row_of(dataset: Any, cell: tuple[int, int], variant: str, model: ACOVA) -> dict[str, Any]:
+    """Return the scores of one fit with what is needed to repeat it."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    on_gpu = next(model.network_.parameters()).is_cuda
+    return {
+        "dataset": dataset.name,
+        "missing_percent": cell[0],
+        "variant": variant,
+        "run": cell[1],
+        **clustering_scores(dataset.labels, model.labels_),
+        "objective": model.objective_,
+        "agreement": float(np.mean(model.agreement_)),
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor(),
+        "versions": {"acova": acova.__version__, "torch": torch.__version__},
+        "commit": commit.stdout.strip(),
+        "settings": model.get_params(),
+    }
+
+
+def tables(arguments: argparse.Namespace) -> None:
+    """Write the CSV of the recipes and print every study as Markdown."""
+    frame = pd.DataFrame(rows_of(ROWS))
+    published = published_means(arguments.published)
+    recipes = frame[frame["variant"].isin(STUDIES["recipes"])]
+    long = recipes.melt(["dataset", "missing_percent", "variant", "run"], list(METRICS), "metric")
+    grouped = long.groupby(["dataset", "missing_percent", "variant", "metric"])["value"]
+    table = grouped.agg(["mean", "std", "count"]).reset_index()
+    table = table.rename(columns={"variant": "recipe", "count": "runs"})
+    keys = zip(table["dataset"], table["missing_percent"], table["metric"], strict=True)
+    table["published_mean"] = [published.get(key) for key in keys]
+    table.round(4).to_csv(TABLE, index=False)
+    peers = pd.DataFrame(rows_of(PEERS))
+    shown = pd.concat([frame, peers.rename(columns={"method": "variant"})]) if len(peers) else frame
+    for study, variants in STUDIES.items():
+        wanted = [*variants, *(peers["method"].unique() if study == "recipes" and len(peers) else ())]
+        print(f"\n## {study}\n")
+        print_study(shown[shown["variant"].isin(wanted)], wanted, published if study == "recipes" else {})
+
+
+def print_study(frame: pd.DataFrame, variants: Iterable[str], published: dict[tuple[str, int, str], float]) -> None:
+    """Print ACC, mean ± std, of every variant and cell."""
+    cells = sorted(frame.groupby(["dataset", "missing_percent"]).groups)
+    print("| | " + " | ".join(f"{name} {missing} %" for name, missing in cells) + " |")
+    print("|---" * (len(cells) + 1) + "|")
+    for variant in variants:
+        texts = []
+        for name, missing in cells:
+            chosen = (frame["variant"] == variant) & (frame["dataset"] == name) & (frame["missing_percent"] == missing)
+            acc = frame.loc[chosen, "acc"].dropna()
+            texts.append(f"{acc.mean():.3f} ± {acc.std():.3f}" if len(acc) else "–")
+        print(f"| {variant} | " + " | ".join(texts) + " |")
+    if published:
+        print("| published | " + " | ".join(f"{published.get((*cell, 'acc'), np.nan):.3f}" for cell in cells) + " |")
+
+
+def published_means(folder: Path | None) -> dict[tuple[str, int, str], float]:
+    """Return the paper's mean of each (data set, missing percent, metric)."""
+    if folder is None:
+        return {}
+    frame = pd.read_csv(
+        folder / "table1.csv", header=0, names=["dataset", "method", "missing", "metric", "mean", "std"]
+    )
+    frame = frame[frame["method"] == "ACOVA"]
+    keys = zip(frame["dataset"], frame["missing"].astype(int), frame["metric"], strict=True)
+    return dict(zip(keys, frame["mean"].astype(float), strict=True))
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines; none if there is no such file."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def main() -> None:
+    """Read the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    train = commands.add_parser("run")
+    train.add_argument("studies", nargs="+", choices=STUDIES)
+    train.add_argument("--datasets", nargs="+", default=["handwritten", "scene15", "cub", "fashion", "noisymnist"])
+    train.add_argument("--missing", type=int, nargs="+", default=[10, 30, 50, 70], help="percent")
+    train.add_argument("--runs", type=int, default=5)
+    train.add_argument("--device", default="auto")
+    train.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", dest="settings")
+    train.add_argument("--out", type=Path, default=ROWS)
+    train.set_defaults(do=run)
+    show = commands.add_parser("tables")
+    show.add_argument("--published", type=Path)
+    show.set_defaults(do=tables)
+    arguments = parser.parse_args()
+    arguments.do(arguments)
+
+
+if __name__ == "__main__":
+    main()

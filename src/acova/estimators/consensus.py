@@ -1,0 +1,99 @@
+"""One result from several runs: clusters matched between runs, assignments averaged."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from acova.networks import MultiViewVAE
+
+_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Networks whose assignments are averaged; one alone speaks for itself.
+
+    Attributes
+    ----------
+    networks : sequence of R networks
+    orders : array of int, shape (R, K)
+        ``orders[r, k]`` is the cluster of run r that is cluster k of the result.
+    reference : int
+        The run that the others are closest to; its clusters keep their numbers, and its latent space is shown.
+    """
+
+    networks: Sequence[MultiViewVAE]
+    orders: NDArray[np.int64]
+    reference: int = 0
+
+    @classmethod
+    def of_one(cls, network: MultiViewVAE) -> "Ensemble":
+        """Return what a single network says."""
+        return cls([network], np.arange(len(network.prior.logits))[None])
+
+    @property
+    def network(self) -> MultiViewVAE:
+        """The network of the reference run."""
+        return self.networks[self.reference]
+
+
+def overlaps(chunks: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
+    """Return ``o[r, s, i, j]``, how much cluster i of run r and cluster j of run s have in common.
+
+    Parameters
+    ----------
+    chunks : iterable of arrays of shape (R, n, K)
+        Every run's cluster probabilities of consecutive samples.
+    """
+    total: NDArray[np.float64] | float = 0.0
+    shape = (0, 0)
+    for chunk in chunks:
+        n_runs, count, n_clusters = chunk.shape
+        shape = (n_runs, n_clusters)
+        flat = chunk.astype(np.float64).transpose(0, 2, 1).reshape(n_runs * n_clusters, count)
+        total = total + flat @ flat.T
+    n_runs, n_clusters = shape
+    return np.asarray(total).reshape(n_runs, n_clusters, n_runs, n_clusters).transpose(0, 2, 1, 3)
+
+
+def match_runs(overlap: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
+    """Return the run that agrees most with all others, and every run's clusters in the order of that one's.
+
+    Runs are first matched to that run by the Hungarian method, then each to the sum of the others until none changes.
+
+    Parameters
+    ----------
+    overlap : array of shape (R, R, K, K)
+        See `overlaps`.
+
+    Returns
+    -------
+    reference : int
+    orders : array of shape (R, K)
+    """
+    runs = range(len(overlap))
+    pairs = [[_matched(overlap[r, s]) for s in runs] for r in runs]
+    shared = np.array([[_shared(overlap[r, s], pairs[r][s]) for s in runs] for r in runs])
+    reference = int(shared.sum(axis=1).argmax())
+    orders = np.array(pairs[reference])
+    for _ in range(_ROUNDS):
+        before = orders.copy()
+        for r in runs:
+            if r != reference:
+                orders[r] = _matched(np.sum([overlap[s, r][orders[s]] for s in runs if s != r], axis=0))
+        if (orders == before).all():
+            break
+    return reference, orders
+
+
+def _matched(overlap: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the column that belongs to each row of a square table when the sum of the chosen cells is largest."""
+    columns: NDArray[np.int64] = linear_sum_assignment(overlap, maximize=True)[1]
+    return columns
+
+
+def _shared(overlap: NDArray[np.float64], columns: NDArray[np.int64]) -> float:
+    return float(np.take_along_axis(overlap, columns[:, None], axis=1).sum())

@@ -1,0 +1,298 @@
+"""Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from acova.base import Streams, check_choice
+from acova.data import Scaling, StoredViews, Views, fill_from_neighbours, total_variances
+from acova.engine import ALONE, Processes, job_processes, resolve_device
+from acova.estimators.base import MultiViewClusterer, canonical_order
+from acova.estimators.checkpoint import Checkpoint, fingerprint
+from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
+from acova.estimators.consensus import Ensemble
+from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
+from acova.estimators.presets import RECIPES
+from acova.estimators.progress import progress_bar
+from acova.estimators.recipe import Job, TrainedRun, train_runs
+from acova.estimators.saving import load_model, save_model
+
+_TABLE_ROWS = 65536
+_NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
+"""Settings that may change between an interrupted fit and its continuation."""
+
+
+class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
+    """What `ACOVA` does apart from its settings: fit, use, save and load."""
+
+    recipe: str
+    latent_dim: int
+    alpha: float
+    n_init: int
+    consensus: bool
+    random_state: Any
+    checkpoint: str | Path | None
+    checkpoint_every: int
+    device: str
+    verbose: bool
+
+    # --- learning -------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+        """Learn the clusters.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrames, array or Views
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+        y : ignored
+        observed : array of bool, shape (n_samples, V), optional
+            False hides a view of a sample, whatever its cells hold.
+        """
+        checkpoint = self._fit(X, observed)
+        if checkpoint is not None:
+            checkpoint.remove()
+        return self
+
+    def _fit(self, X: Any, observed: Any) -> Checkpoint | None:
+        """Fit, and return the checkpoint folder, which is no longer needed once the result is safe."""
+        with job_processes() as processes:
+            prepared = self._prepare(X, observed, processes)
+            checkpoint = self._open_checkpoint(prepared)
+            shown = self.verbose and processes.is_first
+            with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
+                runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
+            self._finish(prepared, runs)
+        return checkpoint
+
+    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> "Prepared":
+        """Check settings and data, learn the scaling, and list the runs to train."""
+        settings = self._resolved()
+        check_options(settings)
+        given = self._views_to_fit(X, observed)
+        order = None if isinstance(given, StoredViews) else canonical_order(given.index)
+        views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
+        self._likelihoods = check_likelihoods(settings, views)
+        self._scaling = Scaling.fit(views, scaling_kinds(settings, self._likelihoods))
+        self.seed_ = processes.agree(self._seed())
+        streams = Streams(self.seed_)
+        held = self._held(settings, views, processes)
+        jobs = [
+            Job(settings, self._likelihoods, views.sizes, len(views), streams=streams.child("run", run), **held)
+            for run in range(settings.n_init)
+        ]
+        return Prepared(views, order, jobs, processes)
+
+    def _resolved(self) -> Self:
+        """Return a copy with every setting that was left to the recipe filled in."""
+        check_choice(type(self).__name__, "recipe", self.recipe, RECIPES)
+        settings: Self = clone(self)
+        settings.set_params(
+            **{name: value for name, value in RECIPES[self.recipe].items() if getattr(self, name) is None}
+        )
+        return settings
+
+    def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
+        """Return the data of a run: this process's share on the device, or a way to read them."""
+        device, variances = resolve_device(self.device), total_variances(views, self._scaling)
+        if isinstance(views, StoredViews):
+            check_in_memory(settings)
+            return {"device": device, "variances": variances, "read": partial(_read, views, self._scaling)}
+        arrays = self._scaling.transform(views)
+        if settings.neighbor_weight or settings.start == "neighbors":
+            arrays = fill_from_neighbours(arrays, views.observed, variances, settings.n_neighbors)
+        share = processes.share(len(views))
+        return {
+            "device": device,
+            "variances": variances,
+            "views": [torch.from_numpy(array[share]).to(device) for array in arrays],
+            "observed": torch.from_numpy(views.observed[share]).to(device),
+        }
+
+    def _seed(self) -> int:
+        """Return the seed of this fit; without a number given, that of the fit it continues."""
+        if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
+            held = Checkpoint(self.checkpoint, self.checkpoint_every).seed()
+            if held is not None:
+                return held
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _open_checkpoint(self, prepared: "Prepared") -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, prepared.processes)
+        params = prepared.jobs[0].settings._fit_params()
+        checkpoint.open({"params": params, "seed": self.seed_, "data": fingerprint(prepared.views)})
+        return checkpoint
+
+    def _fit_params(self) -> dict[str, Any]:
+        """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
+        return {name: v for name, v in self.get_params(deep=False).items() if name not in _NO_PART_OF_A_FIT}
+
+    def _finish(self, prepared: "Prepared", runs: Sequence[TrainedRun]) -> Self:
+        """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
+        views, processes = prepared.views, prepared.processes
+        self._settings = prepared.jobs[0].settings
+        streams = Streams(self.seed_).child("score")
+        parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
+        self.objectives_ = np.array([float(part.total(self.alpha)) for part in parts])
+        best = int(self.objectives_.argmin())
+        ensemble = Ensemble.of_one(runs[best].network)
+        if self.consensus and len(runs) > 1:
+            ensemble = agreed([run.network for run in runs], self._scaling, views, processes)
+            best = ensemble.reference
+        self.objective_ = float(self.objectives_[best])
+        self.history_ = pd.DataFrame(runs[best].records)
+        self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
+        self._adopt(ensemble)
+        found = infer(ensemble, self._scaling, views, processes)
+        if prepared.order is not None:
+            back = np.argsort(prepared.order)
+            found = Inferred(*(rows[back] for rows in vars(found).values()))
+        self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
+        self.agreement_ = found.agreement
+        return self
+
+    def _adopt(self, ensemble: Ensemble) -> None:
+        """Make trained networks the result."""
+        for network in ensemble.networks:
+            network.requires_grad_(False)
+        self._ensemble, self.network_ = ensemble, ensemble.network
+        log_weights, means, variances = (part.cpu().numpy() for part in self.network_.prior())
+        self.weights_, self.means_, self.variances_ = np.exp(log_weights), means, variances
+        self.correlation_ = np.mean([network.correlation().cpu().numpy() for network in ensemble.networks], axis=0)
+        self._n_features_out = self.latent_dim
+
+    # --- using what was learned -----------------------------------------------------------------
+
+    def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
+        """Fit, and return the cluster of each sample."""
+        labels: NDArray[np.int64] = self.fit(X, observed=observed).labels_
+        return labels
+
+    def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
+        """Return the most probable cluster of each sample, which needs only one of its views."""
+        return self._infer(X, observed).labels
+
+    def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+        """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
+        return self._infer(X, observed).probabilities
+
+    def transform(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+        """Return the fused latent mean of each sample, (n_samples, latent_dim)."""
+        return self._infer(X, observed).latent
+
+    def view_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+        """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
+        return self._infer(X, observed).weights
+
+    def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
+        """Return the mean evidence lower bound per sample, up to the likelihoods' constants.
+
+        The expectation over the latent vector is an average over draws (16 for small data) from a stream
+        of the model's own seed, so the value repeats exactly.
+        """
+        views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
+        return -float(mean_objective(self.network_, self._scaling, views, streams).negative_elbo())
+
+    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+        """Return a table of the result, one row per sample under its index label.
+
+        Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
+        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of
+        the training samples.
+        """
+        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""
+        check_is_fitted(self, "labels_")
+        if X is None:
+            for start in range(0, len(self.labels_), _TABLE_ROWS):
+                rows = slice(start, start + _TABLE_ROWS)
+                per_sample = (self.probabilities_, self.view_weights_, self.agreement_)
+                yield self._table(self.index_[rows], *(array[rows] for array in per_sample))
+            return
+        views = self._views_to_predict(X, observed)
+        index, start = views.index, 0
+        for part in infer_chunks(self._ensemble, self._scaling, views):
+            rows = slice(start, start + len(part.labels))
+            yield self._table(index[rows], part.probabilities, part.weights, part.agreement)
+            start += len(part.labels)
+
+    def _table(
+        self,
+        index: pd.Index,
+        probabilities: NDArray[np.float32],
+        weights: NDArray[np.float32],
+        agreement: NDArray[np.float32],
+    ) -> pd.DataFrame:
+        table = {"label": probabilities.argmax(axis=1), "confidence": probabilities.max(axis=1)}
+        if len(self._ensemble.networks) > 1:
+            table["agreement"] = agreement
+        table |= {f"p_{k}": probabilities[:, k] for k in range(self.n_clusters)}
+        table |= {f"weight_{name}": weights[:, v] for v, name in enumerate(self.view_names_)}
+        return pd.DataFrame(table, index=index)
+
+    def _infer(self, X: Any, observed: Any) -> Inferred:
+        views = self._views_to_predict(X, observed)
+        return infer(self._ensemble, self._scaling, views)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted model to a run folder: ``ACOVA.load(folder)`` gives it back.
+
+        It holds ``model.safetensors``, ``config.json``, ``labels.csv`` (the `assignments`) and
+        ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
+        ``overwrite=True``.
+        """
+        check_is_fitted(self, "labels_")
+        save_model(self, folder, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
+        model = load_model(cls, folder, device)
+        assert isinstance(model, cls)
+        return model
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Checked training data in the order of training, that order (None: as given), and the runs to train."""
+
+    views: Views | StoredViews
+    order: NDArray[np.intp] | None
+    jobs: list[Job]
+    processes: Processes
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of all runs."""
+        settings = self.jobs[0].settings
+        return len(self.jobs) * int(settings.pretrain_epochs + settings.warmup_epochs + settings.epochs)
+
+
+def _is_sorted(order: NDArray[np.intp] | None) -> bool:
+    return order is not None and bool((order == np.arange(len(order))).all())
+
+
+def _read(views: StoredViews, scaling: Scaling, start: int, stop: int) -> tuple[list[Tensor], Tensor]:
+    return tensors(views.read(start, stop), scaling, torch.device("cpu"))

@@ -1,8 +1,10 @@
-"""Where the time of a training step goes on a GPU.
+"""Where the time of a training step goes.
 
     python benchmarks/breakdown.py noisymnist --runs 20
+    python benchmarks/breakdown.py handwritten --runs 1 --device cpu
 
-Kernels of one epoch, after the steps are captured, counted by torch's profiler and grouped by what they do.
+Kernels of one epoch (on a GPU after the steps are captured; on a CPU torch's operations, without those they call),
+counted by torch's profiler and grouped by what they do.
 """
 
 import argparse
@@ -18,7 +20,7 @@ from acova.estimators import PRESETS
 from acova.estimators.recipe import train_runs
 from speed import jobs_of
 
-KINDS = {
+GPU_KINDS = {
     "Adam and clipping": r"^_move",
     "gradient norms": r"^_sum_squares",
     "products of the networks": r"nvjet|s1688gemm|tf32|bf16gemm|splitK|gemmSN",
@@ -31,6 +33,19 @@ KINDS = {
     "sums": r"reduce_kernel",
     "element-wise": r"elementwise|softmax|softplus",
 }
+CPU_KINDS = {
+    "products of the networks": r"^aten::(addmm|mm|bmm|baddbmm)$",
+    "Adam": r"adam|Adam",
+    "clipping": r"norm|_foreach_mul",
+    "ReLU and its gradient": r"relu|clamp_min|threshold",
+    "gather and scatter of rows": r"index|aten::cat|aten::stack|nonzero|new_zeros|zero_|fill_",
+    "copies": r"copy_|contiguous|clone",
+    "reconstruction": r"Misfit",
+    "sums": r"aten::(sum|mean|logsumexp)",
+    "factor of R": r"linalg|cholesky|triangular",
+    "element-wise": r"aten::(mul|add|sub|div|pow|exp|log|sqrt|square|softplus|sigmoid|masked_fill|where|neg)",
+    "the custom gradients' own Python": r"^_(Affine|PerView)",
+}
 
 
 def main() -> None:
@@ -38,16 +53,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     arguments = parser.parse_args()
     dataset = load_dataset(arguments.dataset)
     settings = {"n_clusters": dataset.n_classes, "recipe": "paper", **PRESETS.get(arguments.dataset, {})}
     settings |= {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 9}
-    jobs = jobs_of(dataset.views, arguments.runs, resolve_device("cuda"), **settings)
-    profiler = profile(activities=[ProfilerActivity.CUDA])
+    jobs = jobs_of(dataset.views, arguments.runs, resolve_device(arguments.device), **settings)
+    on_gpu = arguments.device == "cuda"
+    kinds = GPU_KINDS if on_gpu else CPU_KINDS
+    profiler = profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU])
     marks = {}
 
     def report(phase: str, epoch: int, *_: object) -> None:
-        torch.cuda.synchronize()
+        if on_gpu:
+            torch.cuda.synchronize()
         marks[epoch] = time.perf_counter()
         if epoch == 7:
             profiler.start()
@@ -56,14 +75,16 @@ def main() -> None:
 
     train_runs(jobs, report)
     steps = -(-len(dataset.views) // jobs[0].settings.batch_size)
-    found = {name: [0.0, 0.0] for name in (*KINDS, "other")}
+    found = {name: [0.0, 0.0] for name in (*kinds, "other")}
     for event in profiler.key_averages():
-        kind = next((name for name, pattern in KINDS.items() if re.search(pattern, event.key)), "other")
-        found[kind][0] += event.self_device_time_total / 1e3 / steps
+        kind = next((name for name, pattern in kinds.items() if re.search(pattern, event.key)), "other")
+        spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        found[kind][0] += spent / 1e3 / steps
         found[kind][1] += event.count / steps
     wall = (marks[7] - marks[6]) / steps * 1e3
     busy = sum(milliseconds for milliseconds, _ in found.values())
-    print(f"{arguments.dataset}, {arguments.runs} runs, {torch.cuda.get_device_name()}: {wall:.2f} ms per step")
+    name = torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{arguments.dataset}, {arguments.runs} runs, {name}: {wall:.2f} ms per step")
     for name, (milliseconds, kernels) in sorted(found.items(), key=lambda item: -item[1][0]):
         print(f"{milliseconds:7.3f} ms {milliseconds / wall:6.1%} {kernels:6.0f} kernels  {name}")
     print(f"{wall - busy:7.3f} ms {1 - busy / wall:6.1%}                 between kernels")

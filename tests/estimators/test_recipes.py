@@ -37,7 +37,7 @@ def test_a_recipe_fills_only_what_was_left_open(toy):
 def test_balance_gives_every_view_the_same_weight_against_its_mean(toy):
     """Predicting a view's mean costs the same for every view, on average over its observed rows."""
     views = toy[0]
-    job = ACOVA(3, **QUICK, standardize="range")._prepare(views, None).jobs[0]
+    job = ACOVA(3, **QUICK)._prepare(views, None).jobs[0]
     network = job.network()
     costs = []
     for v, view in enumerate(job.views):
@@ -89,6 +89,16 @@ def test_the_neighbours_clusters_are_carried_to_the_latent_space(toy):
     nearest = np.linalg.norm(model.means_[:, None] - expected[None], axis=-1).argmin(1)
     assert sorted(nearest) == [0, 1, 2]
     np.testing.assert_allclose(model.means_, expected[nearest], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("junk", [1e6, np.nan])
+def test_neighbours_are_found_without_looking_at_hidden_cells(toy, junk):
+    views = toy[0]
+    given = {**SMALL, "neighbor_weight": 0.5, "start": "neighbors", "n_init": 2, "consensus": True}
+    dirty = [np.where(views.observed[:, [v]], array, junk) for v, array in enumerate(views.arrays)]
+    clean = ACOVA(3, **given).fit(views)
+    model = ACOVA(3, **given).fit(dict(zip(views.names, dirty, strict=True)), observed=views.observed)
+    np.testing.assert_array_equal(model.probabilities_, clean.probabilities_)
 
 
 def test_bad_settings_are_refused(toy, tmp_path):

@@ -62,15 +62,10 @@ class Scaling:
         return scaled
 
 
-def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.float64]:
+def total_variances(views: Views, scaling: Scaling) -> NDArray[np.float64]:
     """Return the variance of each scaled view's observed rows, summed over its features, shape (V,)."""
-    scalers = [StandardScaler() for _ in views.sizes]
-    for block in blocks_of(views):
-        for v, scaler in enumerate(scalers):
-            rows = block.rows(v)
-            if len(rows):
-                scaler.partial_fit(rows.astype(np.float64, copy=False))
-    totals = [(scaler.var_ / scale**2).sum() for scaler, scale in zip(scalers, scaling.scales, strict=True)]
+    features = [views.rows(v).var(axis=0, dtype=np.float64) for v in range(views.n_views)]
+    totals = [(variance / scale**2).sum() for variance, scale in zip(features, scaling.scales, strict=True)]
     return np.maximum(np.array(totals), np.finfo(np.float32).tiny)  # type: ignore[no-any-return]
 
 

@@ -73,8 +73,8 @@ class ACOVA(VariationalClusterer):
         codes of complete samples, or of all when fewer than ten per cluster are complete (paper); or in the
         views themselves, filled from neighbours, whose clusters are then carried to the latent space.
     balance : bool or None
-        Weigh every view's reconstruction by the inverse of its total variance, so that a wide view does not
-        outweigh a narrow one (robust: True, paper: False).
+        Weigh every view's reconstruction by the inverse of its width, so that a wide view does not outweigh a
+        narrow one (robust: True, paper: False).
     neighbor_weight : float or None
         Weight of decoding the views that a sample lacks to what its nearest neighbours have there (0 in both
         recipes). Needs the views in memory.

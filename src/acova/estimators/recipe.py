@@ -51,25 +51,25 @@ if TYPE_CHECKING:
 class Job:
     """One run to train: its settings, its random streams, and its data on the device or on disk.
 
-    `settings` have nothing left to a recipe; `variances` are the views' total variances. With several processes
-    `views` and `observed` are this process's share of the samples.
+    `settings` have nothing left to a recipe. Where neighbours count, hidden rows of `views` hold what they say, and
+    `variances` are the views' total variances. With several processes `views` and `observed` are this process's share
+    of the samples.
     """
 
     settings: "ACOVA"
     likelihoods: tuple[str, ...]
     sizes: tuple[int, ...]
     n_samples: int
-    variances: NDArray[np.float64]
     device: torch.device
     streams: Streams
     views: list[Tensor] | None = None
     observed: Tensor | None = None
     read: Reader | None = None
+    variances: NDArray[np.float64] | None = None
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
-        weights = self.variances.mean() / self.variances if self.settings.balance else None
-        return new_network(self.settings, self.sizes, self.likelihoods, self.streams, weights).to(self.device)
+        return new_network(self.settings, self.sizes, self.likelihoods, self.streams).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,6 @@ def new_network(
     view_sizes: Sequence[int],
     likelihoods: Sequence[str],
     streams: Streams,
-    view_weights: NDArray[np.float64] | None = None,
 ) -> MultiViewVAE:
     """Return a network with fresh weights."""
     n_views = len(view_sizes)
@@ -190,7 +189,7 @@ def new_network(
             missing=settings.missing,  # type: ignore[arg-type]
             min_std=settings.min_std,
             assignment=settings.assignment,
-            view_weights=None if view_weights is None else view_weights.tolist(),
+            view_weights=[sum(view_sizes) / (n_views * size) if settings.balance else 1.0 for size in view_sizes],
         )
 
 
@@ -301,7 +300,8 @@ def _points(job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: 
     if start == "fused":
         return _Points(mean, mean, variance)
     filled = [gather(view).double().cpu().numpy() for view in views]
-    weighed = [view / scale for view, scale in zip(filled, np.sqrt(job.variances), strict=True)]
+    scales = np.sqrt(job.variances) if job.variances is not None else np.ones(len(filled))
+    weighed = [view / scale for view, scale in zip(filled, scales, strict=True)]
     return _Points(np.hstack(weighed), mean, variance)
 
 

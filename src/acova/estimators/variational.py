@@ -105,19 +105,20 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
 
     def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
         """Return the data of a run: this process's share on the device, or a way to read them."""
-        device, variances = resolve_device(self.device), total_variances(views, self._scaling)
+        device = resolve_device(self.device)
         if isinstance(views, StoredViews):
             check_in_memory(settings)
-            return {"device": device, "variances": variances, "read": partial(_read, views, self._scaling)}
-        arrays = self._scaling.transform(views)
+            return {"device": device, "read": partial(_read, views, self._scaling)}
+        arrays, variances = self._scaling.transform(views), None
         if settings.neighbor_weight or settings.start == "neighbors":
+            variances = total_variances(views, self._scaling)
             arrays = fill_from_neighbours(arrays, views.observed, variances, settings.n_neighbors)
         share = processes.share(len(views))
         return {
             "device": device,
-            "variances": variances,
             "views": [torch.from_numpy(array[share]).to(device) for array in arrays],
             "observed": torch.from_numpy(views.observed[share]).to(device),
+            "variances": variances,
         }
 
     def _seed(self) -> int:

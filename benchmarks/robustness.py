@@ -50,7 +50,7 @@ STUDIES: dict[str, dict[str, dict[str, Any]]] = {
             if value != RECIPES["robust"][name]
         },
         "robust, neighbor_weight=0.5": {"neighbor_weight": 0.5},
-        "robust, start='neighbors'": {"start": "neighbors"},
+        "robust, cluster_start='neighbors'": {"cluster_start": "neighbors"},
         "robust, assignment='exact'": {"assignment": "exact"},
     },
     "correlation": {

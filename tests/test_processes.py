@@ -54,7 +54,9 @@ def torchrun(*arguments):
 
 def test_two_processes_end_where_one_does(toy_file, tmp_path):
     """The command line, with every kind of start; only the first process writes and speaks."""
-    more = options(correlation_start="similarity", start="neighbors", neighbor_weight=0.5, n_init=2, consensus=True)
+    more = options(
+        correlation_start="similarity", cluster_start="neighbors", neighbor_weight=0.5, n_init=2, consensus=True
+    )
     alone = [sys.executable, "-m", "acova", "fit", str(toy_file), "--out", str(tmp_path / "one"), *more]
     subprocess.run(alone, env=environment(), capture_output=True, check=True, timeout=300)
     done = torchrun("-m", "acova", "fit", toy_file, "--out", tmp_path / "two", *more)

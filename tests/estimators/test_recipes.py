@@ -65,7 +65,7 @@ def test_neighbours_are_decoded_only_where_a_view_is_missing(toy):
 
 @pytest.mark.parametrize(
     "ingredient",
-    [{"start": "codes"}, {"neighbor_weight": 0.5}, {"assignment": "exact"}, {"balance": False}],
+    [{"cluster_start": "codes"}, {"neighbor_weight": 0.5}, {"assignment": "exact"}, {"balance": False}],
     ids=str,
 )
 def test_each_ingredient_alone_finds_separated_clusters(toy, ingredient):
@@ -78,7 +78,7 @@ def test_each_ingredient_alone_finds_separated_clusters(toy, ingredient):
 
 def test_the_neighbours_clusters_are_carried_to_the_latent_space(toy):
     views = toy[0]
-    model = ACOVA(3, **{**SMALL, "epochs": 0}, start="neighbors").fit(views)
+    model = ACOVA(3, **{**SMALL, "epochs": 0}, cluster_start="neighbors").fit(views)
     holes = np.hstack([np.where(views.observed[:, [v]], array, np.nan) for v, array in enumerate(views.arrays)])
     scaled = StandardScaler().fit_transform(holes) / np.sqrt(np.repeat(views.sizes, views.sizes))
     arrays = np.split(scaled.astype("f4"), np.cumsum(views.sizes)[:-1], axis=1)
@@ -94,7 +94,7 @@ def test_the_neighbours_clusters_are_carried_to_the_latent_space(toy):
 @pytest.mark.parametrize("junk", [1e6, np.nan])
 def test_neighbours_are_found_without_looking_at_hidden_cells(toy, junk):
     views = toy[0]
-    given = {**SMALL, "neighbor_weight": 0.5, "start": "neighbors", "n_init": 2, "consensus": True}
+    given = {**SMALL, "neighbor_weight": 0.5, "cluster_start": "neighbors", "n_init": 2, "consensus": True}
     dirty = [np.where(views.observed[:, [v]], array, junk) for v, array in enumerate(views.arrays)]
     clean = ACOVA(3, **given).fit(views)
     model = ACOVA(3, **given).fit(dict(zip(views.names, dirty, strict=True)), observed=views.observed)
@@ -104,7 +104,7 @@ def test_neighbours_are_found_without_looking_at_hidden_cells(toy, junk):
 def test_bad_settings_are_refused(toy, tmp_path):
     for given, words in (
         ({"recipe": "best"}, "recipe must be 'paper', 'robust'; got 'best'"),
-        ({"start": "middle"}, "start must be .*; got 'middle'"),
+        ({"cluster_start": "middle"}, "cluster_start must be .*; got 'middle'"),
         ({"assignment": "hard"}, "assignment must be .*; got 'hard'"),
         ({"neighbor_weight": -1}, "neighbor_weight"),
         ({"n_neighbors": 0}, "n_neighbors"),

@@ -68,7 +68,7 @@ class ACOVA(VariationalClusterer):
         Factor on the learning rates (but pretraining's) after each epoch of the whole model.
     warmup_kl : float
         Weight of the divergence from the standard normal during the warm-up.
-    start : {"fused", "codes", "neighbors"} or None
+    cluster_start : {"fused", "codes", "neighbors"} or None
         Where k-means places the clusters: in the fused latent means of all samples (robust); in the averaged
         codes of complete samples, or of all when fewer than ten per cluster are complete (paper); or in the
         views themselves, filled from neighbours, whose clusters are then carried to the latent space.
@@ -177,7 +177,7 @@ class ACOVA(VariationalClusterer):
         pretrain_learning_rate: float = 1e-3,
         learning_rate_decay: float = 0.995,
         warmup_kl: float = 0.1,
-        start: str | None = None,
+        cluster_start: str | None = None,
         balance: bool | None = None,
         neighbor_weight: float | None = None,
         n_neighbors: int = 5,
@@ -217,7 +217,7 @@ class ACOVA(VariationalClusterer):
         self.pretrain_learning_rate = pretrain_learning_rate
         self.learning_rate_decay = learning_rate_decay
         self.warmup_kl = warmup_kl
-        self.start: Any = start
+        self.cluster_start: Any = cluster_start
         self.balance: Any = balance
         self.neighbor_weight: Any = neighbor_weight
         self.n_neighbors = n_neighbors

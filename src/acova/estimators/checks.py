@@ -39,7 +39,7 @@ def check_options(settings: "ACOVA") -> None:
         check_number("ACOVA", "hidden", width, minimum=1, integer=True)
     check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
     check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
-    check_choice("ACOVA", "start", settings.start, STARTS)
+    check_choice("ACOVA", "cluster_start", settings.cluster_start, STARTS)
     check_choice("ACOVA", "assignment", settings.assignment, ("draw", "exact"))
     matrix = "a number or a matrix"
     if isinstance(settings.correlation, str):
@@ -50,10 +50,10 @@ def check_options(settings: "ACOVA") -> None:
 
 def check_in_memory(settings: "ACOVA") -> None:
     """Raise `OptionError` when views on disk would have to be compared sample by sample."""
-    if settings.neighbor_weight or settings.start == "neighbors":
+    if settings.neighbor_weight or settings.cluster_start == "neighbors":
         msg = (
-            "ACOVA: neighbours are searched in memory, but these views stay on disk; "
-            f"use neighbor_weight=0 and start='fused' (got {settings.neighbor_weight!r} and {settings.start!r})."
+            "ACOVA: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
+            f"cluster_start='fused' (got {settings.neighbor_weight!r} and {settings.cluster_start!r})."
         )
         raise OptionError(msg)
 

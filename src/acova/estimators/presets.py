@@ -5,14 +5,14 @@ from typing import Any
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "warmup_epochs": 0,
-        "start": "codes",
+        "cluster_start": "codes",
         "balance": False,
         "neighbor_weight": 0.0,
         "assignment": "draw",
     },
     "robust": {
         "warmup_epochs": 100,
-        "start": "fused",
+        "cluster_start": "fused",
         "balance": True,
         "neighbor_weight": 0.0,
         "assignment": "draw",

@@ -290,7 +290,7 @@ class _Points:
 
 
 def _points(job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
-    start, gather = job.settings.start, data.processes.gather
+    start, gather = job.settings.cluster_start, data.processes.gather
     if start == "codes":
         return _Points(averaged_codes(*_codes(network, data, run), job.settings.n_clusters))
     views, observed = data.of_run(run)

@@ -110,7 +110,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             check_in_memory(settings)
             return {"device": device, "read": partial(_read, views, self._scaling)}
         arrays, variances = self._scaling.transform(views), None
-        if settings.neighbor_weight or settings.start == "neighbors":
+        if settings.neighbor_weight or settings.cluster_start == "neighbors":
             variances = total_variances(views, self._scaling)
             arrays = fill_from_neighbours(arrays, views.observed, variances, settings.n_neighbors)
         share = processes.share(len(views))

@@ -120,7 +120,10 @@ def row_of(dataset: Any, cell: tuple[int, int], variant: str, model: ACOVA) -> d
 
 def tables(arguments: argparse.Namespace) -> None:
     """Write the CSV of the recipes and print every study as Markdown."""
-    frame = pd.DataFrame(rows_of(ROWS))
+    frame = pd.DataFrame(rows_of(arguments.rows))
+    if frame.empty:
+        msg = f"{arguments.rows} has no rows yet; make some with: python benchmarks/robustness.py run recipes"
+        raise SystemExit(msg)
     published = published_means(arguments.published)
     recipes = frame[frame["variant"].isin(STUDIES["recipes"])]
     long = recipes.melt(["dataset", "missing_percent", "variant", "run"], list(METRICS), "metric")
@@ -129,7 +132,7 @@ def tables(arguments: argparse.Namespace) -> None:
     table = table.rename(columns={"variant": "recipe", "count": "runs"})
     keys = zip(table["dataset"], table["missing_percent"], table["metric"], strict=True)
     table["published_mean"] = [published.get(key) for key in keys]
-    table.round(4).to_csv(TABLE, index=False)
+    table.round(4).to_csv(arguments.out, index=False)
     peers = pd.DataFrame(rows_of(PEERS))
     shown = pd.concat([frame, peers.rename(columns={"method": "variant"})]) if len(peers) else frame
     for study, variants in STUDIES.items():
@@ -193,6 +196,8 @@ def main() -> None:
     train.set_defaults(do=run)
     show = commands.add_parser("tables")
     show.add_argument("--published", type=Path)
+    show.add_argument("--rows", type=Path, default=ROWS)
+    show.add_argument("--out", type=Path, default=TABLE)
     show.set_defaults(do=tables)
     arguments = parser.parse_args()
     arguments.do(arguments)

@@ -42,10 +42,10 @@ def test_balance_gives_every_view_the_same_weight_against_its_mean(toy):
     costs = []
     for v, view in enumerate(job.views):
         rows = view[job.observed[:, v]]
-        costs.append(float(network.view_weights[v] * (rows - rows.mean(0)).square().sum(1).mean()))
+        costs.append(float(network.reconstruction_weights[v] * (rows - rows.mean(0)).square().sum(1).mean()))
     np.testing.assert_allclose(costs, costs[0], rtol=1e-4)
     plain = ACOVA(3, **QUICK, balance=False)._prepare(views, None).jobs[0].network()
-    torch.testing.assert_close(plain.view_weights, torch.ones(3))
+    torch.testing.assert_close(plain.reconstruction_weights, torch.ones(3))
 
 
 def test_neighbours_are_decoded_only_where_a_view_is_missing(toy):

@@ -69,8 +69,6 @@ class Processes:
                 act()
             except AcovaError as error:
                 failure = error
-        if failure is not None and self.size == 1:
-            raise failure
         if self.agree(failure is not None):
             msg = f"process {self.rank} of {self.size} ends because process 0 failed; the message of that one says why."
             raise failure or ProcessError(msg)

@@ -189,7 +189,9 @@ def new_network(
             missing=settings.missing,  # type: ignore[arg-type]
             min_std=settings.min_std,
             assignment=settings.assignment,
-            view_weights=[sum(view_sizes) / (n_views * size) if settings.balance else 1.0 for size in view_sizes],
+            reconstruction_weights=[sum(view_sizes) / (n_views * size) for size in view_sizes]
+            if settings.balance
+            else None,
         )
 
 

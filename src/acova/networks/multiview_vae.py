@@ -47,13 +47,13 @@ class MultiViewVAE(nn.Module):
         Floor of the encoders' standard deviations.
     assignment : {"draw", "exact"}
         Training's responsibilities: those of a draw from the posterior, or those that minimise the objective.
-    view_weights : sequence of float, optional
+    reconstruction_weights : sequence of float, optional
         Factor of each view's reconstruction; 1 by default.
     """
 
     correlation_value: Tensor
     alpha: Tensor
-    view_weights: Tensor
+    reconstruction_weights: Tensor
     mapped = False
     """Whether several runs are computed at once, so that shapes must not depend on data."""
 
@@ -71,7 +71,7 @@ class MultiViewVAE(nn.Module):
         missing: Missing = "precision",
         min_std: float = 1e-4,
         assignment: str = "draw",
-        view_weights: Sequence[float] | None = None,
+        reconstruction_weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.assignment = assignment
@@ -80,7 +80,8 @@ class MultiViewVAE(nn.Module):
         self.missing: Missing = missing
         self.min_std = min_std
         sizes = list(view_sizes)
-        self.register_buffer("view_weights", torch.tensor(view_weights or [1.0] * len(sizes)))
+        weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes))
+        self.register_buffer("reconstruction_weights", weights, persistent=False)
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
         self.prior = MixturePrior(n_clusters, latent_dim)
@@ -194,7 +195,7 @@ class MultiViewVAE(nn.Module):
 
     def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
         """Return the weight of every view's reconstruction, (N, V)."""
-        return torch.where(observed, self.view_weights, fill_weight * self.view_weights)
+        return torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
 
     def loss(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0

@@ -112,7 +112,7 @@ def test_presets_are_overridden_by_options(acova, tmp_path):
     assert (code, err) == (0, "")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["params"]["alpha"], config["params"]["epochs"], config["params"]["recipe"]) == (15.0, 1, "paper")
-    assert config["by_recipe"]["warmup_epochs"] == 0
+    assert config["resolved"]["warmup_epochs"] == 0
 
 
 def test_a_run_is_not_replaced_without_force_and_nothing_is_trained(acova, tmp_path, monkeypatch):

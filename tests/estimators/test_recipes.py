@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
+from sklearn.impute import KNNImputer
 from sklearn.preprocessing import StandardScaler
 
 from acova import ACOVA
 from acova.base import OptionError
-from acova.data import StoredViews, fill_from_neighbours
+from acova.data import StoredViews, Views
 from acova.estimators import RECIPES
+from acova.estimators.neighbours import neighbour_means
 from acova.metrics import clustering_accuracy
-from conftest import SMALL
+from conftest import SMALL, make_toy
 
 QUICK = {**SMALL, "pretrain_epochs": 2, "epochs": 2}
 QUICK.pop("warmup_epochs")
@@ -25,47 +27,85 @@ def settings_of(views, **given):
 def test_a_recipe_fills_only_what_was_left_open(toy):
     for recipe, values in RECIPES.items():
         filled = settings_of(toy[0], recipe=recipe)
-        assert {name: getattr(filled, name) for name in values} == values
-        changed = settings_of(toy[0], recipe=recipe, balance=not values["balance"], warmup_epochs=3)
-        assert changed.balance != values["balance"]
-        assert changed.warmup_epochs == 3
+        assert {name: getattr(filled, name) for name in values if name != "hidden"} == {
+            name: value for name, value in values.items() if name != "hidden"
+        }
+        changed = settings_of(toy[0], recipe=recipe, balance=0.25, warmup_epochs=3)
+        assert (changed.balance, changed.warmup_epochs) == (0.25, 3)
     model = ACOVA(3, **QUICK)
     settings_of(toy[0])
     assert model.warmup_epochs is None  # a constructor's values stay as given
 
 
-def test_balance_gives_every_view_the_same_weight_against_its_mean(toy):
-    """Predicting a view's mean costs the same for every view, on average over its observed rows."""
-    views = toy[0]
-    job = ACOVA(3, **QUICK)._prepare(views, None).jobs[0]
-    network = job.network()
+@pytest.mark.parametrize(("samples", "widths"), [(240, (128, 128, 512)), (3001, (256, 256, 1024))])
+def test_widths_follow_the_number_of_samples(samples, widths):
+    views = make_toy(n_samples=samples)[0]
+    for given in ({}, {"hidden": "auto"}):
+        assert ACOVA(3, **given)._prepare(views, None).jobs[0].settings.hidden == widths
+    assert ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings.hidden == (500, 500, 2000)
+
+
+def test_widths_chosen_by_size_are_saved_with_the_model(toy, tmp_path):
+    given = {**QUICK, "hidden": "auto", "pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 1}
+    model = ACOVA(3, **given).fit(toy[0])
+    model.save(tmp_path / "run")
+    loaded = ACOVA.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict(toy[0]), model.labels_)
+    assert loaded.score(toy[0]) == model.score(toy[0])  # the weights of the views came along
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("balance", [0.0, 0.5, 1.0])
+def test_balance_counts_errors_in_units_of_variance_and_tempers_widths(toy, balance, standardize):
+    """Predicting a view's mean costs width^(1 - balance), and all views together what they cost without weights."""
+    views = Views.of([array * scale for array, scale in zip(toy[0].arrays, (1, 30, 0.1), strict=True)])
+    job = ACOVA(3, **QUICK, balance=balance, standardize=standardize)._prepare(views, None).jobs[0]
     costs = []
     for v, view in enumerate(job.views):
         rows = view[job.observed[:, v]]
-        costs.append(float(network.reconstruction_weights[v] * (rows - rows.mean(0)).square().sum(1).mean()))
-    np.testing.assert_allclose(costs, costs[0], rtol=1e-4)
+        costs.append(float((rows - rows.mean(0)).square().sum(1).mean()))
+    weighed = np.array(costs) * job.network().reconstruction_weights.numpy()
+    expected = np.array(views.sizes) ** (1 - balance)
+    np.testing.assert_allclose(weighed / weighed.sum(), expected / expected.sum(), rtol=1e-4)
+    np.testing.assert_allclose(weighed.sum(), sum(costs), rtol=1e-4)
     plain = ACOVA(3, **QUICK, balance=False)._prepare(views, None).jobs[0].network()
     torch.testing.assert_close(plain.reconstruction_weights, torch.ones(3))
 
 
-def test_neighbours_are_decoded_only_where_a_view_is_missing(toy):
-    job = ACOVA(3, **QUICK, neighbor_weight=0.5)._prepare(toy[0], None).jobs[0]
+def test_a_constant_view_is_not_blown_up(toy):
+    arrays = [*toy[0].arrays[:2], np.full((240, 2), 7.0)]
+    weights = ACOVA(3, **QUICK)._prepare(arrays, None).jobs[0].network().reconstruction_weights
+    assert weights[2] == 1.0
+    assert torch.isfinite(weights).all()
+
+
+def test_neighbours_share_what_is_decoded(toy):
+    """The loss is (1 - w) of the sample's own error and w of the mean error against each neighbour, but a constant."""
+    weight = 0.3
+    plain = ACOVA(3, **QUICK, neighbor_weight=0.0)._prepare(toy[0], None).jobs[0]
+    job = ACOVA(3, **QUICK, neighbor_weight=weight)._prepare(toy[0], None).jobs[0]
+    means = neighbour_means(job.views, job.observed, job.variances.tolist(), 10)
     network, noise = job.network(), torch.randn(len(job.observed), 2, 4)
-    with_fill = network.loss(job.views, job.observed, noise, fill_weight=0.5)["reconstruction"]
-    without = network.loss(job.views, job.observed, noise)["reconstruction"]
-    complete = job.observed.all(1)
-    torch.testing.assert_close(with_fill[complete], without[complete])
-    everything = network.loss(job.views, torch.ones_like(job.observed), noise)["reconstruction"]
-    assert (with_fill[~complete] > without[~complete]).all()
-    # Half of the difference that weight 1 makes: the reconstruction is linear in the weight.
-    full = network.loss(job.views, job.observed, noise, fill_weight=1.0)["reconstruction"]
-    torch.testing.assert_close(with_fill - without, 0.5 * (full - without), rtol=1e-4, atol=1e-3)
-    assert not torch.allclose(everything, full)  # the encoders do not see what was filled in
+
+    def loss(targets, seen, fill):
+        return network.loss([*job.views, *targets], seen, noise, fill_weight=fill)["reconstruction"]
+
+    mine = network.loss([*job.views, *job.targets], job.observed, noise, fill_weight=weight)["reconstruction"]
+    own = network.loss(plain.views, plain.observed, noise)["reconstruction"]
+    theirs = loss(means, job.observed, 1.0)
+    gaps = [
+        (view - mean).square().sum(1) * seen * factor
+        for view, mean, seen, factor in zip(
+            job.views, means, job.observed.unbind(1), network.reconstruction_weights, strict=True
+        )
+    ]
+    blend = (1 - weight) * own + weight * theirs - weight * (1 - weight) * torch.stack(gaps).sum(0)
+    torch.testing.assert_close(mine, blend, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(
     "ingredient",
-    [{"cluster_start": "codes"}, {"neighbor_weight": 0.5}, {"assignment": "exact"}, {"balance": False}],
+    [{"cluster_start": "codes"}, {"neighbor_weight": 0.0}, {"assignment": "exact"}, {"balance": False}],
     ids=str,
 )
 def test_each_ingredient_alone_finds_separated_clusters(toy, ingredient):
@@ -78,11 +118,10 @@ def test_each_ingredient_alone_finds_separated_clusters(toy, ingredient):
 
 def test_the_neighbours_clusters_are_carried_to_the_latent_space(toy):
     views = toy[0]
-    model = ACOVA(3, **{**SMALL, "epochs": 0}, cluster_start="neighbors").fit(views)
+    model = ACOVA(3, **{**SMALL, "epochs": 0}, cluster_start="neighbors", neighbor_weight=0.0).fit(views)
     holes = np.hstack([np.where(views.observed[:, [v]], array, np.nan) for v, array in enumerate(views.arrays)])
     scaled = StandardScaler().fit_transform(holes) / np.sqrt(np.repeat(views.sizes, views.sizes))
-    arrays = np.split(scaled.astype("f4"), np.cumsum(views.sizes)[:-1], axis=1)
-    filled = np.hstack(fill_from_neighbours(arrays, views.observed, np.ones(3)))
+    filled = KNNImputer(n_neighbors=10).fit_transform(scaled)
     labels = KMeans(3, n_init=10, random_state=0).fit_predict(filled)
     latent = model.transform(views)
     expected = np.array([latent[labels == k].mean(0) for k in range(3)])
@@ -106,7 +145,11 @@ def test_bad_settings_are_refused(toy, tmp_path):
         ({"recipe": "best"}, "recipe must be 'paper', 'robust'; got 'best'"),
         ({"cluster_start": "middle"}, "cluster_start must be .*; got 'middle'"),
         ({"assignment": "hard"}, "assignment must be .*; got 'hard'"),
-        ({"neighbor_weight": -1}, "neighbor_weight"),
+        ({"neighbor_weight": -1}, "neighbor_weight must be a number at least 0 and at most 1; got -1"),
+        ({"neighbor_weight": 2}, "neighbor_weight must be a number at least 0 and at most 1; got 2"),
+        ({"balance": 1.5}, "balance must be a number at least 0 and at most 1; got 1.5"),
+        ({"hidden": "large"}, "hidden must be 'auto' or widths of layers"),
+        ({"hidden": 128}, "hidden must be 'auto' or widths of layers"),
         ({"n_neighbors": 0}, "n_neighbors"),
     ):
         with pytest.raises(OptionError, match=words):
@@ -123,3 +166,18 @@ def test_neighbours_need_views_in_memory(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="neighbours are searched in memory"):
         ACOVA(3, **QUICK, neighbor_weight=0.5).fit(StoredViews.of(tmp_path))
     ACOVA(3, **QUICK).fit(StoredViews.of(tmp_path))
+
+
+def test_history_tells_how_often_guards_acted(toy):
+    calm = ACOVA(3, **SMALL).fit(toy[0]).history_
+    assert (calm["clipped"].dropna() == 0).all()
+    assert (calm["floored"].dropna() == 0).all()
+    assert (calm.loc[calm["phase"] == "train", "empty_clusters"] == 0).all()
+    tight = ACOVA(3, **SMALL, clip_norm=1e-3, min_std=100.0).fit(toy[0]).history_
+    train = tight[tight["phase"] == "train"]
+    assert (train["clipped"] == 8).all()  # every step: 240 samples in batches of 32
+    seen = toy[0].observed.sum() / 240
+    np.testing.assert_allclose(train["floored"], 4 * seen, rtol=1e-6)  # every view's four standard deviations
+    crowded = ACOVA(60, **{**SMALL, "epochs": 3}, prior_learning_rate=5.0).fit(toy[0])
+    last = crowded.history_["empty_clusters"].iloc[-1]
+    assert 0 < last <= 60 - len(np.unique(crowded.labels_)) + 20

@@ -1,7 +1,16 @@
 import numpy as np
 import torch
+from sklearn.cluster import KMeans
+from sklearn.mixture import GaussianMixture
 
-from acova.estimators.start import averaged_codes, code_similarity, components_around
+from acova.estimators.start import (
+    averaged_codes,
+    code_similarity,
+    components_around,
+    likely_clusters,
+    mixture_likelihood,
+)
+from acova.metrics import clustering_accuracy
 
 
 def test_codes_of_complete_samples_are_averaged_over_the_views():
@@ -25,13 +34,48 @@ def test_components_have_the_moments_of_their_samples():
     label = np.repeat([0, 1, 2], [20, 30, 50])
     mean = np.array([[0, 0], [50, 0], [0, 50]])[label] + rng.normal(size=(100, 2))
     variance = rng.random((100, 2))
-    centres, spread = components_around(mean, variance, label, 3)
+    centres, spread = components_around(mean, variance, np.eye(3)[label])
     draws = mean + np.sqrt(variance) * rng.normal(size=(20_000, 1, 2))
     for k in range(3):
         mine = label == k
         np.testing.assert_allclose(centres[k], mean[mine].mean(0))
         np.testing.assert_allclose(spread[k], mean[mine].var(0) + variance[mine].mean(0))
         np.testing.assert_allclose(spread[k], draws[:, mine].reshape(-1, 2).var(0), rtol=0.03)
+
+
+def narrow_and_wide(n=600):
+    """Clusters told apart by narrow dimensions, beside a wide one that says nothing."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(n) % 3
+    return np.column_stack([np.eye(3)[labels] + 0.05 * rng.normal(size=(n, 3)), 20 * rng.normal(size=n)]), labels
+
+
+def test_clusters_are_found_in_narrow_dimensions_and_in_wide_ones():
+    points, labels = narrow_and_wide()
+    assert clustering_accuracy(labels, KMeans(3, n_init=10, random_state=0).fit_predict(points)) < 0.5
+    assert clustering_accuracy(labels, likely_clusters(points, 3, 0)) == 1.0
+    centres = 10 * np.random.default_rng(1).normal(size=(3, 2))
+    wide = centres[labels] + np.random.default_rng(2).normal(size=(600, 2))
+    assert clustering_accuracy(labels, likely_clusters(wide, 3, 0)) == 1.0
+
+
+def test_many_samples_are_clustered_by_evenly_spread_ones(monkeypatch):
+    from acova.estimators import start
+
+    monkeypatch.setattr(start, "_ROWS", 60)
+    points, labels = narrow_and_wide()
+    found = likely_clusters(points, 3, 0)
+    assert len(found) == 600
+    assert clustering_accuracy(labels, found) == 1.0
+
+
+def test_the_likelihood_is_that_of_scikit_learns_mixture():
+    points, labels = narrow_and_wide()
+    mixture = GaussianMixture(3, covariance_type="diag")
+    variances = np.array([points[labels == k].var(0) for k in range(3)]) + 1e-4 * points.var(0)
+    mixture.weights_, mixture.means_ = np.full(3, 1 / 3), np.array([points[labels == k].mean(0) for k in range(3)])
+    mixture.covariances_, mixture.precisions_cholesky_ = variances, 1 / np.sqrt(variances)
+    np.testing.assert_allclose(mixture_likelihood(points, labels, 3), mixture.score(points), rtol=1e-10)
 
 
 def test_similarity_is_positive_definite_even_for_identical_views():

@@ -55,14 +55,16 @@ def check_number(
     value: Any,
     *,
     minimum: float,
+    maximum: float | None = None,
     integer: bool = False,
     strict: bool = False,
 ) -> None:
-    """Raise `OptionError` unless `value` is a finite number not below (`strict`: above) `minimum`."""
+    """Raise `OptionError` unless `value` is a finite number from (`strict`: above) `minimum` to `maximum`."""
     kind: type = Integral if integer else Real
     right_kind = isinstance(value, kind) and not isinstance(value, bool)
-    if right_kind and (value > minimum or (value == minimum and not strict)) and value < float("inf"):
+    low_enough = value <= maximum if right_kind and maximum is not None else True
+    if right_kind and (value > minimum or (value == minimum and not strict)) and low_enough and value < float("inf"):
         return
-    rule = f"{'above' if strict else 'at least'} {minimum}"
+    rule = f"{'above' if strict else 'at least'} {minimum}" + (f" and at most {maximum}" if maximum is not None else "")
     msg = f"{who}: {option} must be {'an integer' if integer else 'a number'} {rule}; got {value!r}."
     raise OptionError(msg)

@@ -3,7 +3,6 @@
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.formats import Dataset, read_views
 from acova.data.masks import PATTERNS, make_observed
-from acova.data.neighbours import fill_from_neighbours
 from acova.data.preprocessing import SCALINGS, Scaling, extremes, observed_counts, total_variances
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.views import Views, stack_views
@@ -18,7 +17,6 @@ __all__ = [
     "Views",
     "dataset_names",
     "extremes",
-    "fill_from_neighbours",
     "is_stored",
     "load_dataset",
     "make_observed",

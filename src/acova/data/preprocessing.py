@@ -62,10 +62,18 @@ class Scaling:
         return scaled
 
 
-def total_variances(views: Views, scaling: Scaling) -> NDArray[np.float64]:
+def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.float64]:
     """Return the variance of each scaled view's observed rows, summed over its features, shape (V,)."""
-    features = [views.rows(v).var(axis=0, dtype=np.float64) for v in range(views.n_views)]
-    totals = [(variance / scale**2).sum() for variance, scale in zip(features, scaling.scales, strict=True)]
+    learners = [StandardScaler() for _ in range(views.n_views)]
+    for block in blocks_of(views):
+        for v, learner in enumerate(learners):
+            rows = block.rows(v)
+            if len(rows):
+                learner.partial_fit(rows.astype(np.float64, copy=False))
+    totals = [
+        (learner.var_ / scale**2).sum() if hasattr(learner, "var_") else 0.0
+        for learner, scale in zip(learners, scaling.scales, strict=True)
+    ]
     return np.maximum(np.array(totals), np.finfo(np.float32).tiny)  # type: ignore[no-any-return]
 
 

@@ -18,8 +18,8 @@ BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
 class Optimiser(Protocol):
     """What a step asks of an optimiser."""
 
-    def step(self) -> None:
-        """Clip every run's gradient and move its parameters."""
+    def step(self) -> Tensor | None:
+        """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
 
     def decay(self, factor: float) -> None:
         """Multiply all learning rates."""
@@ -62,13 +62,15 @@ class TorchAdam:
             capturable=device.type == "cuda",
         )
 
-    def step(self) -> None:
-        """Clip every run's gradient and move its parameters."""
+    def step(self) -> Tensor | None:
+        """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
+        clipped = None
         if self._clip_norm is not None:
-            self._runs.clip_gradients(self._trained, self._clip_norm)
+            clipped = self._runs.clip_gradients(self._trained, self._clip_norm)
         for place in self._windows:
             self._runs.of_run(*place)
         self._adam.step()
+        return clipped
 
     def decay(self, factor: float) -> None:
         """Multiply all learning rates."""
@@ -120,8 +122,8 @@ class FusedAdam:
         self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self._parameters]
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Clip every run's gradient and move its parameters."""
+    def step(self) -> Tensor | None:
+        """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
         gradients = [None if p.grad is None else p.grad.contiguous() for p in self._parameters]
         if self._clip_norm is not None:
             for gradient, size, start in zip(gradients, self._sizes, self._starts, strict=True):
@@ -138,6 +140,7 @@ class FusedAdam:
                 self._kernels.move(
                     parameter, gradient, *moments, self._factors, rates, corrections, self._sizes[number]
                 )
+        return None if self._clip_norm is None else self._factors < 1.0
 
     def decay(self, factor: float) -> None:
         """Multiply all learning rates."""

@@ -25,12 +25,15 @@ Reader = Callable[[int, int], tuple[list[Tensor], Tensor]]
 
 
 class RunData:
-    """The data of R runs on the device: what differs between runs is stored per run, what is the same once.
+    """The data of R runs on the device; runs on the same data share one copy.
 
     Parameters
     ----------
-    views : sequence of V tensors of shape (R, n, P_v), or (1, n, P_v) when all runs share the data
-    observed : Tensor of bool, shape (R, n, V), or (1, n, V)
+    views : sequence of tensors of shape (S, n, P_v)
+        S distinct data sets. A loss gets all of them; how many there are and what they mean is its affair.
+    observed : Tensor of bool, shape (S, n, V)
+    held : sequence of R int, optional
+        Which of the S data sets each run has; by default run r has data set r, or all have the only one.
     n_samples : int, optional
         Number of samples of all processes together; by default those given.
     processes : Processes
@@ -42,11 +45,13 @@ class RunData:
         views: Sequence[Tensor],
         observed: Tensor,
         *,
+        held: Sequence[int] | None = None,
         n_samples: int | None = None,
         processes: Processes = ALONE,
     ) -> None:
         self.views = list(views)
         self.observed = observed
+        self._held = torch.tensor(range(len(observed)) if held is None else held, device=observed.device)
         self.n_samples = observed.shape[1] if n_samples is None else n_samples
         self.device = observed.device
         self.processes = processes
@@ -58,12 +63,15 @@ class RunData:
 
     def batch(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return each run's own rows: views (R, B, P_v) and observed (R, B, V) for row numbers (R, B)."""
-        return [_pick(view, rows) for view in self.views], _pick(self.observed, rows)
+        at = self._held.unsqueeze(-1)
+        if len(self.observed) == 1:
+            return [view[0][rows] for view in self.views], self.observed[0][rows]
+        return [view[at, rows] for view in self.views], self.observed[at, rows]
 
     def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
         """Return one run's views (n, P_v) and observed (n, V)."""
-        pick = [part[run if len(part) > 1 else 0] for part in (*self.views, self.observed)]
-        return pick[:-1], pick[-1]
+        at = int(self._held[run]) if len(self.observed) > 1 else 0
+        return [view[at] for view in self.views], self.observed[at]
 
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
         """Yield all samples as one window."""
@@ -184,13 +192,6 @@ def fill_noise(noise: Tensor, spans: Sequence[tuple[int, int]], streams: Streams
             if drawn is not place:
                 place.copy_(drawn[low:high])
             at += high - low
-
-
-def _pick(table: Tensor, rows: Tensor) -> Tensor:
-    if len(table) == 1:
-        return table[0][rows]
-    run = torch.arange(len(table), device=table.device).unsqueeze(-1)
-    return table[run, rows]
 
 
 def _order(streams: Streams, epoch: int, window: int, size: int, device: torch.device) -> Tensor:

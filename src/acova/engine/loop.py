@@ -11,10 +11,13 @@ from acova.base import Streams, TrainingError
 from acova.engine.data import RunData, StreamedData, fill_noise
 from acova.engine.keeper import Keeper, State
 from acova.engine.runs import Loss, Runs
-from acova.engine.step import Step
+from acova.engine.step import CLIPPED, Step
 
 EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
 """Called after each epoch with the phase's name, the epoch, the phase's epochs and every run's record."""
+
+
+_LEAST_MEMBERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Phase:
     epochs, batch_size : int
     loss : callable
         ``loss(network, views, observed, noise)`` returns named values per sample, each (N,); the mean of ``"total"``
-        is minimised.
+        is minimised. A value (N, K) says how much of each sample is in each of K clusters.
     groups : sequence of ParameterGroup
         Trained by Adam.
     noise_shape : tuple of int
@@ -84,7 +87,8 @@ class Trainer:
     Attributes
     ----------
     records : list of R lists of dict
-        ``phase``, ``epoch`` and the mean over the samples of every named part of the loss.
+        ``phase``, ``epoch``, the mean over the samples of every named part of the loss, and how often guards acted:
+        ``clipped`` steps, and ``empty_<name>``, the number of clusters that together have less than half a sample.
     """
 
     def __init__(
@@ -151,9 +155,14 @@ class Trainer:
             self._report(phase.name, epoch + 1, phase.epochs, latest)
 
     def _latest(self, phase: Phase, epoch: int, step: Step) -> list[dict[str, Any]]:
-        parts = {name: value.double() for name, value in step.sums.items()}
-        means = self.runs.processes.sum(torch.stack(list(parts.values()))) / self.data.n_samples
+        sums = {name: value.double() for name, value in step.sums.items()}
         extra = {} if phase.measure is None else self.runs.measure(phase.measure)
+        if CLIPPED in sums:
+            extra[CLIPPED] = sums.pop(CLIPPED)  # every process clips the same gradient
+        for name in [name for name, value in sums.items() if value.ndim > 1]:
+            extra[f"empty_{name}"] = (self.runs.processes.sum(sums.pop(name)) < _LEAST_MEMBERS).sum(-1)
+        parts = sums
+        means = self.runs.processes.sum(torch.stack(list(parts.values()))) / self.data.n_samples
         means = torch.cat([means, *(value.double().unsqueeze(0) for value in extra.values())])
         names = [*parts, *extra]
         values = means.cpu()  # the only place of an epoch where the host waits for the device

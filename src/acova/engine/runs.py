@@ -103,13 +103,12 @@ class Runs:
 
         return dict(vmap(one)(self.parameters, self._buffers, *inputs))
 
-    def clip_gradients(self, names: Sequence[str], max_norm: float) -> None:
-        """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`."""
+    def clip_gradients(self, names: Sequence[str], max_norm: float) -> Tensor:
+        """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`; tell whose, (R,)."""
         gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]
         stacks = [gradient.unbind() if self.stacked else (gradient,) for gradient in gradients]
         # Each run's pieces go through a few kernels together; one kernel per parameter would cost more than Adam.
-        for mine in zip(*stacks, strict=True):
-            _clip(mine, max_norm)
+        return torch.stack([_clip(mine, max_norm) for mine in zip(*stacks, strict=True)])
 
 
 class _Call(nn.Module):
@@ -123,9 +122,10 @@ class _Call(nn.Module):
         return function(self.network, *inputs)
 
 
-def _clip(gradients: Sequence[Tensor], max_norm: float) -> None:
+def _clip(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
     """Shorten a gradient given in pieces to a norm of at most `max_norm`, in place, a GPU's host not waiting."""
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[arg-type]
-    if not norm.is_cuda and norm <= max_norm:
-        return
-    torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))  # type: ignore[call-overload]
+    if norm.is_cuda or norm > max_norm:
+        torch._foreach_mul_(gradients, (max_norm / (norm + 1e-6)).clamp(max=1.0))  # type: ignore[call-overload]
+    exceeded: Tensor = norm > max_norm
+    return exceeded

@@ -13,6 +13,7 @@ from acova.engine.runs import Runs
 if TYPE_CHECKING:
     from acova.engine.loop import Phase
 
+CLIPPED = "clipped"
 _EAGER_CALLS = 3
 """Steps before a capture: they fill the optimiser's state and let libraries choose their kernels."""
 
@@ -26,8 +27,8 @@ class Step:
     ----------
     noise : Tensor of shape (R, n, …)
         Noise of the rows at hand, to be filled in place.
-    sums : dict of str to Tensor of shape (R,)
-        Losses summed over the samples since `start_epoch`.
+    sums : dict of str to Tensor of shape (R,) or (R, K)
+        Losses, and counts of members, summed over the samples since `start_epoch`; ``"clipped"`` counts steps.
     """
 
     def __init__(self, phase: "Phase", runs: Runs, data: RunData) -> None:
@@ -86,10 +87,12 @@ class Step:
             self._runs.parameters[name].grad = None
         # The gradient is that of the mean over the whole batch; processes average their gradients.
         (losses["total"].sum() * (self._runs.processes.size / batch)).backward()  # type: ignore[no-untyped-call]
-        self._optimiser.step()
+        clipped = self._optimiser.step()
         for name, value in losses.items():
             mine = value.detach().sum(1)
             self.sums.setdefault(name, torch.zeros_like(mine)).add_(mine)
+        if clipped is not None:
+            self.sums.setdefault(CLIPPED, torch.zeros_like(clipped, dtype=torch.float32)).add_(clipped)
 
     def _capture(self, rows: Tensor) -> None:
         """Record a step without taking it; where that fails, steps go on being taken one by one."""

@@ -27,8 +27,10 @@ class ACOVA(VariationalClusterer):
         Dimension of the latent vector.
     alpha : float
         Weight of the alignment between the fused posterior and each view's own.
-    hidden : tuple of int
-        Widths of the encoders' hidden layers; the decoders mirror them.
+    hidden : tuple of int, "auto" or None
+        Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
+        of samples: (128, 128, 512) up to 3,000, (256, 256, 1024) up to 20,000, else the paper's
+        (500, 500, 2000).
     likelihood : {"gaussian", "bernoulli"}, or one per view (sequence, or dict by view name)
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised.
     correlation : "learned", "identity", float or array of shape (V, V)
@@ -69,17 +71,20 @@ class ACOVA(VariationalClusterer):
     warmup_kl : float
         Weight of the divergence from the standard normal during the warm-up.
     cluster_start : {"fused", "codes", "neighbors"} or None
-        Where k-means places the clusters: in the fused latent means of all samples (robust); in the averaged
-        codes of complete samples, or of all when fewer than ten per cluster are complete (paper); or in the
-        views themselves, filled from neighbours, whose clusters are then carried to the latent space.
-    balance : bool or None
-        Weigh every view's reconstruction by the inverse of its width, so that a wide view does not outweigh a
-        narrow one (robust: True, paper: False).
+        Where k-means places the clusters: in the fused latent means of all samples, the latent dimensions
+        weighed so that the mixture fits best (robust); in the averaged codes of complete samples, or of all when
+        fewer than ten per cluster are complete (paper); or in what the latent vectors are to be decoded to, see
+        `neighbor_weight`, whose clusters are then carried to the latent space.
+    balance : float, False or None
+        Count every view's reconstruction error in units of the view's own variance, times the view's width to
+        the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). False
+        sums the errors as they come (paper).
     neighbor_weight : float or None
-        Weight of decoding the views that a sample lacks to what its nearest neighbours have there (0 in both
-        recipes). Needs the views in memory.
+        Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; it
+        is also the weight of decoding the views that the sample lacks, which its neighbours have (robust: 0.5,
+        paper: 0, the sample alone). Needs the views in memory; views on disk are trained without.
     n_neighbors : int
-        How many neighbours fill a missing view.
+        How many neighbours.
     assignment : {"draw", "exact"} or None
         Responsibilities in training: at a draw from the posterior (both recipes), or those that minimise the
         objective, which need no draw.
@@ -129,7 +134,9 @@ class ACOVA(VariationalClusterer):
         The mixture prior.
     history_ : DataFrame
         One row per epoch: ``phase``, ``epoch``, ``total``, ``reconstruction``, ``kl_z``, ``kl_c``,
-        ``alignment`` and ``correlation_distance`` (Frobenius distance of R to the identity).
+        ``alignment`` and ``correlation_distance`` (Frobenius distance of R to the identity); and how often
+        guards acted: ``clipped`` (steps whose gradient was shortened), ``floored`` (standard deviations of a
+        sample at `min_std`, on average) and ``empty_clusters``.
     objective_ : float
         Final objective on the training data, by which `n_init` chooses.
     objectives_ : array of shape (n_init,)
@@ -159,7 +166,7 @@ class ACOVA(VariationalClusterer):
         recipe: str = "robust",
         latent_dim: int = 10,
         alpha: float = 10.0,
-        hidden: Sequence[int] = (500, 500, 2000),
+        hidden: Sequence[int] | str | None = None,
         likelihood: str | Sequence[str] | Mapping[str, str] = "gaussian",
         correlation: Any = "learned",
         missing: str = "precision",
@@ -178,9 +185,9 @@ class ACOVA(VariationalClusterer):
         learning_rate_decay: float = 0.995,
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
-        balance: bool | None = None,
+        balance: float | None = None,
         neighbor_weight: float | None = None,
-        n_neighbors: int = 5,
+        n_neighbors: int = 10,
         assignment: str | None = None,
         clip_norm: float | None = 1000.0,
         min_std: float = 1e-4,
@@ -199,7 +206,7 @@ class ACOVA(VariationalClusterer):
         self.recipe = recipe
         self.latent_dim = latent_dim
         self.alpha = alpha
-        self.hidden = hidden
+        self.hidden: Any = hidden
         self.likelihood = likelihood
         self.correlation = correlation
         self.missing = missing

@@ -23,7 +23,8 @@ _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
-    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight"), _NOT_NEGATIVE),
+    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
+    "neighbor_weight": {"minimum": 0, "maximum": 1},
 }
 
 
@@ -32,11 +33,9 @@ def check_options(settings: "ACOVA") -> None:
     for option, rule in _NUMBERS.items():
         if getattr(settings, option) is not None or option not in _OR_NONE:
             check_number("ACOVA", option, getattr(settings, option), **rule)
-    if isinstance(settings.hidden, str) or not isinstance(settings.hidden, Sequence):
-        msg = f"ACOVA: hidden must be widths of layers, such as (500, 500, 2000); got {settings.hidden!r}."
-        raise OptionError(msg)
-    for width in settings.hidden:
-        check_number("ACOVA", "hidden", width, minimum=1, integer=True)
+    _check_widths(settings.hidden)
+    if settings.balance is not False:
+        check_number("ACOVA", "balance", settings.balance, minimum=0, maximum=1)
     check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
     check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
     check_choice("ACOVA", "cluster_start", settings.cluster_start, STARTS)
@@ -46,6 +45,17 @@ def check_options(settings: "ACOVA") -> None:
         check_choice("ACOVA", "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(settings.correlation_start, str):
         check_choice("ACOVA", "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+
+
+def _check_widths(hidden: Any) -> None:
+    if isinstance(hidden, str):
+        check_choice("ACOVA", "hidden", hidden, ("auto",), "widths of layers, such as (500, 500, 2000)")
+    elif not isinstance(hidden, Sequence):
+        msg = f"ACOVA: hidden must be 'auto' or widths of layers, such as (500, 500, 2000); got {hidden!r}."
+        raise OptionError(msg)
+    else:
+        for width in hidden:
+            check_number("ACOVA", "hidden", width, minimum=1, integer=True)
 
 
 def check_in_memory(settings: "ACOVA") -> None:

@@ -22,7 +22,7 @@ from acova.networks import MultiViewVAE
 
 CHUNK = 2048
 """Samples that are computed at once."""
-_MAX_DRAWS, _DRAWN_SAMPLES = 16, 2**17
+_MAX_DRAWS, _DRAWN_SAMPLES = 4, 2**15
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def mean_objective(
 ) -> ObjectiveParts:
     """Return the parts of the objective, averaged over the samples and several draws.
 
-    Sixteen draws for small data, fewer where the average over many samples is as sure.
+    Four draws for small data, fewer where the average over many samples is as sure.
     """
     share = processes.share(views.n_samples)
     draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)

@@ -4,6 +4,7 @@ from typing import Any
 
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
+        "hidden": (500, 500, 2000),
         "warmup_epochs": 0,
         "cluster_start": "codes",
         "balance": False,
@@ -11,14 +12,23 @@ RECIPES: dict[str, dict[str, Any]] = {
         "assignment": "draw",
     },
     "robust": {
+        "hidden": "auto",
         "warmup_epochs": 100,
         "cluster_start": "fused",
-        "balance": True,
-        "neighbor_weight": 0.0,
+        "balance": 0.5,
+        "neighbor_weight": 0.5,
         "assignment": "draw",
     },
 }
 """Settings left at None take these values."""
+
+_WIDTHS = ((3_000, (128, 128, 512)), (20_000, (256, 256, 1024)))
+
+
+def auto_widths(n_samples: int) -> tuple[int, ...]:
+    """Return the widths that ``hidden="auto"`` stands for: few samples need no wide network."""
+    return next((widths for limit, widths in _WIDTHS if n_samples <= limit), (500, 500, 2000))
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "handwritten": {

@@ -38,6 +38,7 @@ from acova.estimators.start import (
     components_around,
     given_correlation,
     k_means,
+    likely_clusters,
     starting_correlation,
 )
 from acova.functional import distance_to_identity
@@ -47,13 +48,17 @@ if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
 
+_WORTH_PROCESSES = 8
+"""From this many k-means on, processes are started for them."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One run to train: its settings, its random streams, and its data on the device or on disk.
 
-    `settings` have nothing left to a recipe. Where neighbours count, hidden rows of `views` hold what they say, and
-    `variances` are the views' total variances. With several processes `views` and `observed` are this process's share
-    of the samples.
+    `settings` have nothing left to a recipe. Where neighbours count, `targets` are what the latent vectors are decoded
+    to, hidden views included. `variances` are the views' total variances. With several processes `views`, `targets` and
+    `observed` are this process's share of the samples.
     """
 
     settings: "ACOVA"
@@ -63,13 +68,15 @@ class Job:
     device: torch.device
     streams: Streams
     views: list[Tensor] | None = None
+    targets: list[Tensor] | None = None
     observed: Tensor | None = None
     read: Reader | None = None
     variances: NDArray[np.float64] | None = None
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
-        return new_network(self.settings, self.sizes, self.likelihoods, self.streams).to(self.device)
+        weights = reconstruction_weights(self.settings.balance, self.sizes, self.variances)
+        return new_network(self.settings, self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -124,8 +131,9 @@ def train_runs(
 def _runs_at_once(jobs: Sequence[Job]) -> int:
     first, settings = jobs[0], jobs[0].settings
     # Runs with their own data hold them twice: as they came, and stacked.
-    own_data = len({id(job.views) for job in jobs}) > 1
-    own_bytes = 2 * sum(view.nbytes for view in first.views or ()) if own_data else 0
+    copies = len({id(job.views) for job in jobs})
+    data_bytes = sum(part.nbytes for part in (*(first.views or ()), *(first.targets or ())))
+    own_bytes = data_bytes * copies // len(jobs) if copies > 1 else 0
     noise_bytes = 8 * settings.latent_dim * first.n_samples
     if len(jobs) == 1 or first.device.type != "cuda":
         return 1
@@ -153,11 +161,29 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
     first = jobs[0]
     if first.read is not None:
         return StreamedData(first.read, first.n_samples, first.sizes, first.device, processes=processes)
-    shared = len({id(job.views) for job in jobs}) == 1
-    held = [(job.views, job.observed) for job in (jobs[:1] if shared else jobs)]
-    views = [torch.stack([mine[v] for mine, _ in held if mine is not None]) for v in range(len(first.sizes))]
-    observed = torch.stack([mask for _, mask in held if mask is not None])
-    return RunData(views, observed, n_samples=first.n_samples, processes=processes)
+    distinct = {id(job.views): job for job in jobs}
+    parts = [[*(job.views or ()), *(job.targets or ())] for job in distinct.values()]
+    views = [torch.stack(same) for same in zip(*parts, strict=True)]
+    observed = torch.stack([job.observed for job in distinct.values() if job.observed is not None])
+    places = list(distinct)
+    held = [places.index(id(job.views)) for job in jobs]
+    return RunData(views, observed, held=held, n_samples=first.n_samples, processes=processes)
+
+
+def reconstruction_weights(
+    balance: bool | float, sizes: Sequence[int], variances: NDArray[np.float64] | None
+) -> list[float] | None:
+    """Return the factors of the views' reconstructions, or None for the sums as they are.
+
+    A decoder that knows nothing of the sample then costs P_v^(1 - balance) in view v, times what makes the sum over the
+    views equal to that of the total variances: errors are counted in units of the view's own variance.
+    """
+    if balance is False or variances is None:
+        return None
+    varies = variances > np.finfo(np.float32).eps * variances.max()
+    wanted = np.where(varies, np.array(sizes, dtype=np.float64) ** (1.0 - balance), 0.0)
+    weights: list[float] = np.where(varies, wanted / wanted.sum() * variances.sum() / variances, 1.0).tolist()
+    return weights
 
 
 def new_network(
@@ -165,8 +191,9 @@ def new_network(
     view_sizes: Sequence[int],
     likelihoods: Sequence[str],
     streams: Streams,
+    weights: Sequence[float] | None = None,
 ) -> MultiViewVAE:
-    """Return a network with fresh weights."""
+    """Return a network with fresh parameters, and the given weights of the views' reconstructions."""
     n_views = len(view_sizes)
     learned = _is_word(settings.correlation, "learned")
     if learned:
@@ -189,9 +216,7 @@ def new_network(
             missing=settings.missing,  # type: ignore[arg-type]
             min_std=settings.min_std,
             assignment=settings.assignment,
-            reconstruction_weights=[sum(view_sizes) / (n_views * size) for size in view_sizes]
-            if settings.balance
-            else None,
+            reconstruction_weights=weights,
         )
 
 
@@ -274,12 +299,16 @@ def _start_correlations(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], d
 def _start_priors(jobs: Sequence[Job], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
     """Place every run's clusters; the runs' k-means go side by side."""
     points = [_points(job, network, data, run) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))]
-    with threadpool_limits(1):  # sums over threads come in no fixed order; one thread per k-means repeats exactly
-        placed = Parallel(n_jobs=-1 if len(jobs) > 1 else 1, prefer="threads")(
-            delayed(_placed)(job, mine) for job, mine in zip(jobs, points, strict=True)
-        )
+    tasks = [
+        (mine, job.settings.n_clusters, job.streams.integer("k-means")) for job, mine in zip(jobs, points, strict=True)
+    ]
+    if len(jobs) < _WORTH_PROCESSES:
+        placed = [_placed(*task) for task in tasks]
+    else:  # threads would wait for each other: a k-means of few points is mostly Python
+        placed = Parallel(n_jobs=-1)(delayed(_placed)(*task) for task in tasks)
     for network, (means, variances) in zip(networks, placed, strict=True):
-        network.prior.place(means.to(network.prior.means.device), variances.to(network.prior.means.device))
+        device = network.prior.means.device
+        network.prior.place(torch.from_numpy(means).to(device), torch.from_numpy(variances).to(device))
 
 
 @dataclass(frozen=True)
@@ -295,32 +324,37 @@ def _points(job: Job, network: MultiViewVAE, data: RunData | StreamedData, run: 
     start, gather = job.settings.cluster_start, data.processes.gather
     if start == "codes":
         return _Points(averaged_codes(*_codes(network, data, run), job.settings.n_clusters))
-    views, observed = data.of_run(run)
+    held, observed = data.of_run(run)
+    views, targets = held[: len(job.sizes)], held[len(job.sizes) :]
     chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
     mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
     variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
     if start == "fused":
         return _Points(mean, mean, variance)
-    filled = [gather(view).double().cpu().numpy() for view in views]
-    scales = np.sqrt(job.variances) if job.variances is not None else np.ones(len(filled))
-    weighed = [view / scale for view, scale in zip(filled, scales, strict=True)]
+    assert job.variances is not None
+    scales = np.sqrt(job.variances)
+    weighed = [gather(view).double().cpu().numpy() / scale for view, scale in zip(targets, scales, strict=True)]
     return _Points(np.hstack(weighed), mean, variance)
 
 
-def _placed(job: Job, given: _Points) -> tuple[Tensor, Tensor]:
-    n_clusters = job.settings.n_clusters
-    found = k_means(given.points, n_clusters, job.streams.integer("k-means"))
-    if given.mean is None or given.variance is None:
-        centres = torch.from_numpy(found.cluster_centers_)
-        return centres, torch.ones_like(centres)
-    return components_around(given.mean, given.variance, found.labels_, n_clusters)
+def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    with threadpool_limits(1):  # sums over threads come in no fixed order; on one thread a start repeats exactly
+        if given.mean is None or given.variance is None:
+            centres = k_means(given.points, n_clusters, seed).cluster_centers_
+            return centres, np.ones_like(centres)
+        if given.points is given.mean:
+            labels = likely_clusters(given.mean, n_clusters, seed)
+        else:
+            labels = k_means(given.points, n_clusters, seed).labels_
+    return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
 
 
 def _codes(
     network: MultiViewVAE, data: RunData | StreamedData, run: int
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return the codes (N, V, D) of a run's samples and which views they have (N, V)."""
-    views, observed = data.of_run(run)
+    held, observed = data.of_run(run)
+    views = held[: len(network.likelihoods)]
     codes = torch.cat([network.codes(*batch) for batch in in_chunks(views, observed)])
     gather = data.processes.gather
     return gather(codes).cpu().numpy(), gather(observed.byte()).bool().cpu().numpy()

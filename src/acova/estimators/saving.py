@@ -46,7 +46,7 @@ def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
         "estimator": type(model).__name__,
         "params": params,
         "fitted": {name: getattr(model, name) for name in _FITTED},
-        "by_recipe": {name: value for name, value in resolved.items() if params[name] is None and value is not None},
+        "resolved": {name: value for name, value in resolved.items() if _left_open(params[name]) and value is not None},
         "reference": ensemble.reference,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
@@ -78,7 +78,7 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
     params = {name: _from_json(name, value) for name, value in config["params"].items()}
     model = cls(**{**params, "device": device})
-    model._settings = cls(**{**params, **config["by_recipe"]})
+    model._settings = cls(**{**params, **config["resolved"]})
     for name in _FITTED:
         setattr(model, name, _from_json(name, config["fitted"][name]))
     model.n_features_in_ = sum(model.view_sizes_)
@@ -100,6 +100,10 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     for name in set(_PER_SAMPLE) - set(config.get("on_disk", ())):
         setattr(model, name, tensors[name].numpy())
     return model
+
+
+def _left_open(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value == "auto")
 
 
 def _from_json(name: str, value: Any) -> Any:

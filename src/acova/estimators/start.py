@@ -9,10 +9,15 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from acova.base import OptionError
-from acova.functional import constant_correlation, correlation_matrix
+from acova.functional import constant_correlation, correlation_matrix, log_joint
 
 CORRELATION_STARTS = ("random", "identity", "similarity")
 STARTS = ("fused", "codes", "neighbors")
+_ROWS = 10_000
+"""Samples that clusters are looked for in, evenly spread where there are more."""
+_POWERS, _RESTARTS = (0.0, 0.5, 1.0), 10
+_LEAST_SHARE = 1e-4
+"""Least variance of a cluster, as a share of that of all samples."""
 
 
 def averaged_codes(
@@ -45,9 +50,47 @@ def k_means(points: NDArray[np.float64], n_clusters: int, seed: int) -> KMeans:
     return KMeans(n_clusters, n_init=10, random_state=seed % 2**32).fit(points)
 
 
+def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
+    """Return the clusters (N,) of the k-means under which a diagonal Gaussian mixture is likeliest.
+
+    The latent dimensions differ in spread, and a wide one need not be the one that tells clusters apart. So k-means is
+    tried with the dimensions as they are, divided by the root of their standard deviation, and divided by it, ten times
+    each; what is compared is the likelihood of the prior's own family, which does not depend on the scale.
+
+    Parameters
+    ----------
+    mean : array of shape (N, D)
+        Latent means.
+    n_clusters, seed : int
+    """
+    rows = mean if len(mean) <= _ROWS else mean[np.arange(_ROWS) * len(mean) // _ROWS]
+    spread = np.maximum(rows.std(axis=0), np.finfo(np.float32).tiny)
+    best: tuple[float, KMeans, NDArray[np.float64]] | None = None
+    for power in _POWERS:
+        scale = spread**power
+        for number in range(_RESTARTS):
+            found = KMeans(n_clusters, n_init=1, random_state=(seed + number) % 2**32).fit(rows / scale)
+            score = mixture_likelihood(rows, found.labels_, n_clusters)
+            if best is None or score > best[0]:
+                best = score, found, scale
+    assert best is not None
+    _, found, scale = best
+    labels: NDArray[np.intp] = found.predict(mean / scale)
+    return labels
+
+
+def mixture_likelihood(points: NDArray[np.float64], labels: NDArray[np.integer[Any]], n_clusters: int) -> float:
+    """Return the mean log density of points (N, D) under equally weighed Gaussians fitted to their clusters."""
+    member = np.eye(n_clusters)[labels]
+    floor = _LEAST_SHARE * points.var(axis=0)
+    means, variances = components_around(points, np.broadcast_to(floor, points.shape), member)
+    joint = log_joint(*map(torch.from_numpy, (points, np.full(n_clusters, -np.log(n_clusters)), means, variances)))
+    return float(joint.logsumexp(-1).mean())
+
+
 def components_around(
-    mean: NDArray[np.float64], variance: NDArray[np.float64], labels: NDArray[np.integer[Any]], n_clusters: int
-) -> tuple[Tensor, Tensor]:
+    mean: NDArray[np.float64], variance: NDArray[np.float64], shares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return means and variances (K, D) of given clusters, from the posteriors of their samples.
 
     A component's variance is that of its samples' means plus their average posterior variance. Weights
@@ -56,15 +99,13 @@ def components_around(
     Parameters
     ----------
     mean, variance : arrays of shape (N, D)
-    labels : array of shape (N,)
-        Cluster of each sample; every cluster has one at least.
-    n_clusters : int
+    shares : array of shape (N, K)
+        How much of each sample belongs to each cluster.
     """
-    member = np.eye(n_clusters)[labels]
-    size = member.sum(axis=0)[:, None]
-    centres = member.T @ mean / size
-    spread = member.T @ (np.square(mean - centres[labels]) + variance) / size
-    return torch.from_numpy(centres), torch.from_numpy(spread)
+    size = np.maximum(shares.sum(axis=0)[:, None], np.finfo(np.float32).tiny)
+    centres = shares.T @ mean / size
+    second = shares.T @ (np.square(mean) + variance) / size
+    return centres, np.maximum(second - np.square(centres), shares.T @ variance / size)
 
 
 def code_similarity(codes: NDArray[np.floating[Any]], observed: NDArray[np.bool_]) -> Tensor:

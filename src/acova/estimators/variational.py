@@ -16,14 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import Streams, check_choice
-from acova.data import Scaling, StoredViews, Views, fill_from_neighbours, total_variances
+from acova.data import Scaling, StoredViews, Views, total_variances
 from acova.engine import ALONE, Processes, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
-from acova.estimators.presets import RECIPES
+from acova.estimators.neighbours import neighbour_means
+from acova.estimators.presets import RECIPES, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import Job, TrainedRun, train_runs
 from acova.estimators.saving import load_model, save_model
@@ -37,6 +38,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     """What `ACOVA` does apart from its settings: fit, use, save and load."""
 
     recipe: str
+    hidden: Any
+    neighbor_weight: Any
     latent_dim: int
     alpha: float
     n_init: int
@@ -81,6 +84,10 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         settings = self._resolved()
         check_options(settings)
         given = self._views_to_fit(X, observed)
+        if isinstance(settings.hidden, str):
+            settings.hidden = auto_widths(given.n_samples)
+        if isinstance(given, StoredViews) and self.neighbor_weight is None:
+            settings.neighbor_weight = 0.0
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         self._likelihoods = check_likelihoods(settings, views)
@@ -106,20 +113,22 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
         """Return the data of a run: this process's share on the device, or a way to read them."""
         device = resolve_device(self.device)
+        neighbours = settings.neighbor_weight or settings.cluster_start == "neighbors"
+        variances = total_variances(views, self._scaling) if neighbours or settings.balance is not False else None
+        held: dict[str, Any] = {"device": device, "variances": variances}
         if isinstance(views, StoredViews):
             check_in_memory(settings)
-            return {"device": device, "read": partial(_read, views, self._scaling)}
-        arrays, variances = self._scaling.transform(views), None
-        if settings.neighbor_weight or settings.cluster_start == "neighbors":
-            variances = total_variances(views, self._scaling)
-            arrays = fill_from_neighbours(arrays, views.observed, variances, settings.n_neighbors)
+            return {**held, "read": partial(_read, views, self._scaling)}
+        arrays, observed = tensors(views, self._scaling, device)
         share = processes.share(len(views))
-        return {
-            "device": device,
-            "views": [torch.from_numpy(array[share]).to(device) for array in arrays],
-            "observed": torch.from_numpy(views.observed[share]).to(device),
-            "variances": variances,
-        }
+        if variances is not None and neighbours:
+            means = neighbour_means(arrays, observed, variances.tolist(), settings.n_neighbors)
+            targets = [
+                torch.where(seen.unsqueeze(-1), torch.lerp(view, mean, settings.neighbor_weight), mean)
+                for view, mean, seen in zip(arrays, means, observed.unbind(1), strict=True)
+            ]
+            held["targets"] = [target[share] for target in targets]
+        return {**held, "views": [view[share] for view in arrays], "observed": observed[share]}
 
     def _seed(self) -> int:
         """Return the seed of this fit; without a number given, that of the fit it continues."""
@@ -201,7 +210,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
         """Return the mean evidence lower bound per sample, up to the likelihoods' constants.
 
-        The expectation over the latent vector is an average over draws (16 for small data) from a stream
+        The expectation over the latent vector is an average over draws (4 for small data) from a stream
         of the model's own seed, so the value repeats exactly.
         """
         views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")

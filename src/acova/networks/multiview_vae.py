@@ -81,7 +81,7 @@ class MultiViewVAE(nn.Module):
         self.min_std = min_std
         sizes = list(view_sizes)
         weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes))
-        self.register_buffer("reconstruction_weights", weights, persistent=False)
+        self.register_buffer("reconstruction_weights", weights)
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
         self.prior = MixturePrior(n_clusters, latent_dim)
@@ -165,14 +165,22 @@ class MultiViewVAE(nn.Module):
 
         Parameters
         ----------
-        views : sequence of V tensors of shape (N, P_v)
+        views : sequence of V tensors of shape (N, P_v), or of 2V
+            What is encoded; then what is to be decoded, if that is something else.
         observed : Tensor of bool, shape (N, V)
         noise : Tensor of shape (N, 2, D)
             Standard normal: one draw to decode, one to assign.
         fill_weight : float
             Weight of the reconstruction of hidden views; above 0, their cells must hold an estimate.
         """
-        estimates = self.encode(views, observed)
+        return self._objective(views, observed, noise, fill_weight)[0]
+
+    def _objective(
+        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, fill_weight: float
+    ) -> tuple[ObjectiveParts, dict[str, Tensor]]:
+        """Return the parts of the objective, and what tells whether guards acted."""
+        inputs, targets = self._inputs_and_targets(views)
+        estimates = self.encode(inputs, observed)
         fused = self.fuse(*estimates, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
         shares = self._shares(observed, fill_weight)
@@ -181,9 +189,9 @@ class MultiViewVAE(nn.Module):
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
             log_resp = self.prior.log_responsibilities(assigned)
-        return objective_parts(
-            views,
-            self.decode([decoded] * len(views), shares > 0),
+        parts = objective_parts(
+            targets,
+            self.decode([decoded] * len(targets), shares > 0),
             observed,
             self.likelihoods,
             estimates,
@@ -192,6 +200,16 @@ class MultiViewVAE(nn.Module):
             self.prior(),
             shares,
         )
+        return parts, {"floored": self._floored(estimates[1], observed), "clusters": log_resp.detach().exp()}
+
+    def _floored(self, std: Tensor, observed: Tensor) -> Tensor:
+        """Return how many of a sample's standard deviations lie at the floor, (N,): within a tenth of it."""
+        low = (std.detach() < 1.1 * self.min_std) & observed.unsqueeze(-1)
+        return low.sum((-1, -2)).to(std.dtype)
+
+    def _inputs_and_targets(self, views: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        n_views = len(self.likelihoods)
+        return views[:n_views], views[-n_views:]
 
     def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
         """Return the weight of every view's reconstruction, (N, V)."""
@@ -201,8 +219,8 @@ class MultiViewVAE(nn.Module):
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
     ) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample."""
-        parts = self.objective(views, observed, noise, fill_weight=fill_weight)
-        return {"total": parts.total(self.alpha), **parts._asdict()}
+        parts, guards = self._objective(views, observed, noise, fill_weight)
+        return {"total": parts.total(self.alpha), **parts._asdict(), **guards}
 
     def warmup_loss(
         self,
@@ -214,19 +232,20 @@ class MultiViewVAE(nn.Module):
         fill_weight: float = 0.0,
     ) -> dict[str, Tensor]:
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
-        estimates = self.encode(views, observed)
+        inputs, targets = self._inputs_and_targets(views)
+        estimates = self.encode(inputs, observed)
         fused = self.fuse(*estimates, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
         shares = self._shares(observed, fill_weight)
-        outputs = self.decode([latent] * len(views), shares > 0)
+        outputs = self.decode([latent] * len(targets), shares > 0)
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         parts = {
-            "reconstruction": total_reconstruction(views, outputs, shares, self.likelihoods),
+            "reconstruction": total_reconstruction(targets, outputs, shares, self.likelihoods),
             "kl_z": kl_diagonal(fused.mean, fused.variance, zero, one),
             "alignment": alignment(fused, *estimates, observed),
         }
         total = parts["reconstruction"] + kl_weight * parts["kl_z"] + self.alpha * parts["alignment"]
-        return {"total": total, **parts}
+        return {"total": total, **parts, "floored": self._floored(estimates[1], observed)}
 
     def codes(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return each view's code, the mean of its estimate, (N, V, D)."""
@@ -236,6 +255,7 @@ class MultiViewVAE(nn.Module):
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Return the mean squared error of every view through its own code, summed over the observed views."""
+        views, _ = self._inputs_and_targets(views)
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
         errors = [
             reconstruction(view, output, seen, "gaussian") / view.shape[1]

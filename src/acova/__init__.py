@@ -13,10 +13,13 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     from acova import base, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
-    from acova.estimators import ACOVA
+    from acova.estimators import ACOVA, BSV, Concat, KNNImpute
 
 __all__ = [
     "ACOVA",
+    "BSV",
+    "Concat",
+    "KNNImpute",
     "Views",
     "__version__",
     "base",
@@ -29,7 +32,7 @@ __all__ = [
     "plots",
 ]
 
-_HOMES = {"ACOVA": "acova.estimators", "Views": "acova.data"}
+_HOMES = {"Views": "acova.data"} | dict.fromkeys(("ACOVA", "BSV", "Concat", "KNNImpute"), "acova.estimators")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,5 +3,18 @@
 from acova.estimators.acova import ACOVA
 from acova.estimators.many import fit_many
 from acova.estimators.presets import PRESETS, RECIPES
+from acova.estimators.registry import list_methods, load_method, make_method
+from acova.estimators.shallow import BSV, Concat, KNNImpute
 
-__all__ = ["ACOVA", "PRESETS", "RECIPES", "fit_many"]
+__all__ = [
+    "ACOVA",
+    "BSV",
+    "PRESETS",
+    "RECIPES",
+    "Concat",
+    "KNNImpute",
+    "fit_many",
+    "list_methods",
+    "load_method",
+    "make_method",
+]

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from acova.base import check_choice
 from acova.estimators.presets import PRESETS
 from acova.estimators.variational import VariationalClusterer
 
@@ -152,6 +151,9 @@ class ACOVA(VariationalClusterer):
     (1797,)
     """
 
+    presets = PRESETS
+    """What the paper tunes; ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole."""
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -234,12 +236,3 @@ class ACOVA(VariationalClusterer):
         self.checkpoint_every = checkpoint_every
         self.random_state = random_state
         self.verbose = verbose
-
-    @classmethod
-    def preset(cls, dataset: str, **settings: Any) -> Self:
-        """Return an estimator with what the paper tunes for one of its data sets, some settings replaced.
-
-        ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole.
-        """
-        check_choice("ACOVA.preset", "dataset", dataset, PRESETS)
-        return cls(**{**PRESETS[dataset], **settings})

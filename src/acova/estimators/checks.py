@@ -1,4 +1,4 @@
-"""Checks of ACOVA's settings: each says the option, the rule, what it got and the way out."""
+"""Checks of settings: each says the estimator, the option, the rule, what it got and the way out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,30 +29,32 @@ _NUMBERS: dict[str, dict[str, Any]] = {
 
 def check_options(settings: "ACOVA") -> None:
     """Raise `OptionError` for the first setting that has a value it cannot have."""
+    who = type(settings).__name__
     for option, rule in _NUMBERS.items():
         if getattr(settings, option) is not None or option not in _OR_NONE:
-            check_number("ACOVA", option, getattr(settings, option), **rule)
+            check_number(who, option, getattr(settings, option), **rule)
     if isinstance(settings.hidden, str) or not isinstance(settings.hidden, Sequence):
-        msg = f"ACOVA: hidden must be widths of layers, such as (500, 500, 2000); got {settings.hidden!r}."
+        msg = f"{who}: hidden must be widths of layers, such as (500, 500, 2000); got {settings.hidden!r}."
         raise OptionError(msg)
     for width in settings.hidden:
-        check_number("ACOVA", "hidden", width, minimum=1, integer=True)
-    check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
-    check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
-    check_choice("ACOVA", "cluster_start", settings.cluster_start, STARTS)
-    check_choice("ACOVA", "assignment", settings.assignment, ("draw", "exact"))
+        check_number(who, "hidden", width, minimum=1, integer=True)
+    check_choice(who, "missing", settings.missing, ("precision", "marginal"))
+    check_choice(who, "precision", settings.precision, PRECISIONS)
+    check_choice(who, "cluster_start", settings.cluster_start, STARTS)
+    check_choice(who, "assignment", settings.assignment, ("draw", "exact"))
     matrix = "a number or a matrix"
     if isinstance(settings.correlation, str):
-        check_choice("ACOVA", "correlation", settings.correlation, ("learned", "identity"), matrix)
+        check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(settings.correlation_start, str):
-        check_choice("ACOVA", "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+        check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
 
 
 def check_in_memory(settings: "ACOVA") -> None:
     """Raise `OptionError` when views on disk would have to be compared sample by sample."""
     if settings.neighbor_weight or settings.cluster_start == "neighbors":
+        who = type(settings).__name__
         msg = (
-            "ACOVA: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
+            f"{who}: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
             f"cluster_start='fused' (got {settings.neighbor_weight!r} and {settings.cluster_start!r})."
         )
         raise OptionError(msg)
@@ -60,39 +62,40 @@ def check_in_memory(settings: "ACOVA") -> None:
 
 def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:
     """Return the likelihood of each view, or raise where its data do not allow it."""
-    likelihoods = _per_view("likelihood", settings.likelihood, views.names)
+    who = type(settings).__name__
+    likelihoods = _per_view(who, "likelihood", settings.likelihood, views.names)
     for likelihood in likelihoods:
-        check_choice("ACOVA", "likelihood", likelihood, LIKELIHOODS)
+        check_choice(who, "likelihood", likelihood, LIKELIHOODS)
     if "bernoulli" not in likelihoods:
         return likelihoods
     for name, likelihood, (low, high) in zip(views.names, likelihoods, extremes(views), strict=True):
         if likelihood == "bernoulli" and (low < 0 or high > 1):
             msg = (
-                f"ACOVA: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
+                f"{who}: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
                 "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
             )
             raise DataError(msg)
     return likelihoods
 
 
-def scaling_kinds(settings: "ACOVA", likelihoods: Sequence[str]) -> tuple[str, ...]:
+def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
     """Return how each view is scaled; Bernoulli views stay as they are."""
     words = {True: "zscore", False: "none"}
     kind = words[settings.standardize] if isinstance(settings.standardize, bool) else settings.standardize
-    check_choice("ACOVA", "standardize", kind, SCALINGS, "True or False")
+    check_choice(type(settings).__name__, "standardize", kind, SCALINGS, "True or False")
     return tuple("none" if likelihood == "bernoulli" else kind for likelihood in likelihoods)
 
 
-def _per_view(option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
+def _per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """Spread a setting over the views: one value for all, a sequence, or a dict by view name."""
     if isinstance(value, dict):
         if set(value) != set(names):
-            msg = f"ACOVA: {option} must name every view once ({', '.join(map(repr, names))}); got {sorted(value)}."
+            msg = f"{who}: {option} must name every view once ({', '.join(map(repr, names))}); got {sorted(value)}."
             raise OptionError(msg)
         return tuple(value[name] for name in names)
     if isinstance(value, list | tuple):
         if len(value) != len(names):
-            msg = f"ACOVA: {option} must have one entry per view ({len(names)}); got {len(value)}."
+            msg = f"{who}: {option} must have one entry per view ({len(names)}); got {len(value)}."
             raise OptionError(msg)
         return tuple(value)
     return (value,) * len(names)

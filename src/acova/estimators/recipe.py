@@ -69,7 +69,7 @@ class Job:
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
-        return new_network(self.settings, self.sizes, self.likelihoods, self.streams).to(self.device)
+        return self.settings._new_network(self.sizes, self.likelihoods, self.streams).to(self.device)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,9 @@ from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.presets import RECIPES
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import Job, TrainedRun, train_runs
-from acova.estimators.saving import load_model, save_model
+from acova.estimators.recipe import Job, TrainedRun, new_network, train_runs
+from acova.estimators.saving import pack_networks, unpack_networks
+from acova.networks import MultiViewVAE
 
 _TABLE_ROWS = 65536
 _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
@@ -177,11 +178,6 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
 
     # --- using what was learned -----------------------------------------------------------------
 
-    def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
-        """Fit, and return the cluster of each sample."""
-        labels: NDArray[np.int64] = self.fit(X, observed=observed).labels_
-        return labels
-
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the most probable cluster of each sample, which needs only one of its views."""
         return self._infer(X, observed).labels
@@ -257,22 +253,18 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
 
     # --- saving ---------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the fitted model to a run folder: ``ACOVA.load(folder)`` gives it back.
+    _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_")
+    _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
 
-        It holds ``model.safetensors``, ``config.json``, ``labels.csv`` (the `assignments`) and
-        ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
-        ``overwrite=True``.
-        """
-        check_is_fitted(self, "labels_")
-        save_model(self, folder, overwrite=overwrite)
+    def _new_network(self, view_sizes: Sequence[int], likelihoods: Sequence[str], streams: Streams) -> MultiViewVAE:
+        """Return a network with fresh weights; these settings have nothing left to a recipe."""
+        return new_network(self, view_sizes, likelihoods, streams)
 
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
-        """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
-        model = load_model(cls, folder, device)
-        assert isinstance(model, cls)
-        return model
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return pack_networks(self)
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        unpack_networks(self, tensors, config)
 
 
 @dataclass(frozen=True)

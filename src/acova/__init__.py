@@ -13,14 +13,18 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     from acova import base, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
-    from acova.estimators import ACOVA, BSV, Concat, KNNImpute
+    from acova.estimators import ACOVA, BSV, DVIMC, CoDE, Concat, KNNImpute, MoE, WeightedFusion
 
 __all__ = [
     "ACOVA",
     "BSV",
+    "DVIMC",
+    "CoDE",
     "Concat",
     "KNNImpute",
+    "MoE",
     "Views",
+    "WeightedFusion",
     "__version__",
     "base",
     "data",
@@ -32,7 +36,8 @@ __all__ = [
     "plots",
 ]
 
-_HOMES = {"Views": "acova.data"} | dict.fromkeys(("ACOVA", "BSV", "Concat", "KNNImpute"), "acova.estimators")
+_METHODS = ("ACOVA", "BSV", "CoDE", "Concat", "DVIMC", "KNNImpute", "MoE", "WeightedFusion")
+_HOMES = {"Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
 
 
 def __getattr__(name: str) -> Any:

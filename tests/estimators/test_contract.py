@@ -17,7 +17,7 @@ from acova.estimators.registry import METHODS
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
 
-SETTINGS: dict[str, dict] = {}
+SETTINGS: dict[str, dict] = {"DVIMC": {"pretrain_epochs": 20, "epochs": 20, "alpha": 1.0}}
 """Where `SMALL` does not suit a method."""
 JUNK = [1e6, np.nan]
 

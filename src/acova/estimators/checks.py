@@ -19,19 +19,22 @@ _NOT_NEGATIVE = {"minimum": 0}
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), _COUNT),
-    "n_neighbors": _COUNT,
+    **dict.fromkeys(("n_neighbors", "decay_every"), _COUNT),
+    "rho": {"minimum": -1, "strict": True},
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
-    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight"), _NOT_NEGATIVE),
+    **dict.fromkeys(
+        ("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight", "density_floor"), _NOT_NEGATIVE
+    ),
 }
 
 
 def check_options(settings: "ACOVA") -> None:
-    """Raise `OptionError` for the first setting that has a value it cannot have."""
+    """Raise `OptionError` for the first setting that has a value it cannot have; no method has all of them."""
     who = type(settings).__name__
     for option, rule in _NUMBERS.items():
-        if getattr(settings, option) is not None or option not in _OR_NONE:
+        if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
             check_number(who, option, getattr(settings, option), **rule)
     if isinstance(settings.hidden, str) or not isinstance(settings.hidden, Sequence):
         msg = f"{who}: hidden must be widths of layers, such as (500, 500, 2000); got {settings.hidden!r}."

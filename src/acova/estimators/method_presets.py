@@ -18,3 +18,13 @@ SHALLOW: dict[str, dict[str, Any]] = {
     "cub": {"n_clusters": 10, "standardize": False},
 }
 KNN: dict[str, dict[str, Any]] = {name: {"n_clusters": count} for name, count in CLUSTERS.items()}  # ours
+
+_DVIMC_OURS = {"alpha": 15.0, "learning_rate": 3e-4, "prior_learning_rate": 1e-2}  # ACOVA's row of the paper's table
+DVIMC_PRESETS: dict[str, dict[str, Any]] = {
+    "handwritten": {"n_clusters": 10, **_DVIMC_OURS},  # ours: the authors do not configure it
+    "caltech5v": {"n_clusters": 7, "alpha": 5.0, "standardize": "range"},
+    "scene15": {"n_clusters": 15, "alpha": 20.0},
+    "fashion": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False},
+    "noisymnist": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False, "batch_size": 512},
+    "cub": {"n_clusters": 10, "alpha": 60.0, "standardize": False},  # ours
+}

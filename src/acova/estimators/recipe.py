@@ -192,6 +192,9 @@ def new_network(
             reconstruction_weights=[sum(view_sizes) / (n_views * size) for size in view_sizes]
             if settings.balance
             else None,
+            fusion=settings.fusion,
+            scale_is=settings.scale_is,
+            density_floor=settings.density_floor,
         )
 
 
@@ -238,6 +241,8 @@ def _joint_phase(
     groups = [ParameterGroup(_autoencoders(runs), _rates(jobs, "learning_rate")), *more_groups]
     if "correlation_parameter" in runs.parameters:
         groups.append(ParameterGroup(["correlation_parameter"], _rates(jobs, "correlation_learning_rate")))
+    if "fusion_logits" in runs.parameters:
+        groups.append(ParameterGroup(["fusion_logits"], _rates(jobs, "prior_learning_rate")))
     settings = jobs[0].settings
     return Phase(
         name,
@@ -247,11 +252,16 @@ def _joint_phase(
         groups,
         noise_shape=(2, settings.latent_dim),
         decay=decay,
+        decay_every=settings.decay_every,
         clip_norm=settings.clip_norm,
-        measure=lambda network: {"correlation_distance": distance_to_identity(network.correlation())},
+        measure=_correlation_distance if runs.networks[0].correlates else None,
         patience=settings.patience,
         tol=settings.tol,
     )
+
+
+def _correlation_distance(network: MultiViewVAE) -> dict[str, Tensor]:
+    return {"correlation_distance": distance_to_identity(network.correlation())}
 
 
 def _autoencoders(runs: Runs) -> list[str]:

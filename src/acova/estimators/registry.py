@@ -8,8 +8,11 @@ from acova.estimators.acova import ACOVA
 from acova.estimators.base import MultiViewClusterer
 from acova.estimators.shallow import BSV, Concat, KNNImpute
 from acova.estimators.storage import load_run
+from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
 
-METHODS: dict[str, type[MultiViewClusterer]] = {method.__name__: method for method in (ACOVA, BSV, Concat, KNNImpute)}
+METHODS: dict[str, type[MultiViewClusterer]] = {
+    method.__name__: method for method in (ACOVA, BSV, Concat, KNNImpute, DVIMC, CoDE, MoE, WeightedFusion)
+}
 
 
 def list_methods() -> list[str]:

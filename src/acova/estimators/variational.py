@@ -48,6 +48,12 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     device: str
     verbose: bool
 
+    # What subclasses may choose, and ACOVA does not offer.
+    fusion: str = "correlated"
+    scale_is: str = "std"
+    density_floor: float = 0.0
+    decay_every: int = 1
+
     # --- learning -------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
@@ -173,8 +179,13 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self._ensemble, self.network_ = ensemble, ensemble.network
         log_weights, means, variances = (part.cpu().numpy() for part in self.network_.prior())
         self.weights_, self.means_, self.variances_ = np.exp(log_weights), means, variances
-        self.correlation_ = np.mean([network.correlation().cpu().numpy() for network in ensemble.networks], axis=0)
+        if self.network_.correlates:
+            self.correlation_ = self._mean_correlation()
         self._n_features_out = self.latent_dim
+
+    def _mean_correlation(self) -> NDArray[np.float64]:
+        matrices = [network.correlation().cpu().numpy() for network in self._ensemble.networks]
+        return np.asarray(np.mean(matrices, axis=0))
 
     # --- using what was learned -----------------------------------------------------------------
 

@@ -7,6 +7,7 @@ K clusters, P features of a view; ``...`` stands for any leading axes.
 from acova.functional.aggregation import (
     Fused,
     fuse,
+    fuse_constant,
     mixture_of_experts,
     product_of_experts,
     weighted_average,
@@ -47,6 +48,7 @@ __all__ = [
     "distance_to_identity",
     "expected_kl_to_components",
     "fuse",
+    "fuse_constant",
     "kl_assignment",
     "kl_diagonal",
     "log_density",

@@ -13,12 +13,13 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     from acova import base, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
-    from acova.estimators import ACOVA, BSV, DVIMC, CoDE, Concat, KNNImpute, MoE, WeightedFusion
+    from acova.estimators import ACOVA, BSV, DVIMC, MVP, CoDE, Concat, KNNImpute, MoE, WeightedFusion
 
 __all__ = [
     "ACOVA",
     "BSV",
     "DVIMC",
+    "MVP",
     "CoDE",
     "Concat",
     "KNNImpute",
@@ -36,7 +37,7 @@ __all__ = [
     "plots",
 ]
 
-_METHODS = ("ACOVA", "BSV", "CoDE", "Concat", "DVIMC", "KNNImpute", "MoE", "WeightedFusion")
+_METHODS = ("ACOVA", "BSV", "CoDE", "Concat", "DVIMC", "KNNImpute", "MVP", "MoE", "WeightedFusion")
 _HOMES = {"Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
 
 

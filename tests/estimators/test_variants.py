@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from acova import ACOVA, DVIMC, CoDE, MoE, WeightedFusion
-from acova.base import OptionError
+from acova import ACOVA, DVIMC, CoDE, Concat, MoE, WeightedFusion
+from acova.base import OptionError, Streams
 from acova.data import make_observed
 from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer
 from acova.estimators import fit_many
@@ -195,8 +195,6 @@ def test_learning_rates_fall_in_steps():
         places.append(network.weight.item())
         return {}
 
-    from acova.base import Streams
-
     phase = Phase("train", 6, 4, loss, [ParameterGroup(["weight"], 1e-3)], decay=0.1, decay_every=2, measure=measure)
     before = network.weight.item()
     Trainer(Runs([network]), data, [Streams(0)]).train(phase)
@@ -241,8 +239,6 @@ def test_methods_train_together_as_they_do_alone():
 
 
 def test_what_trains_no_network_is_not_trained_together(toy):
-    from acova import Concat
-
     with pytest.raises(OptionError, match="fit_many: Concat trains no network"):
         fit_many([Concat(3)], toy[0])
 

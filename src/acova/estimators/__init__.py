@@ -2,6 +2,7 @@
 
 from acova.estimators.acova import ACOVA
 from acova.estimators.many import fit_many
+from acova.estimators.mvp import MVP
 from acova.estimators.presets import PRESETS, RECIPES
 from acova.estimators.registry import list_methods, load_method, make_method
 from acova.estimators.shallow import BSV, Concat, KNNImpute
@@ -11,6 +12,7 @@ __all__ = [
     "ACOVA",
     "BSV",
     "DVIMC",
+    "MVP",
     "PRESETS",
     "RECIPES",
     "CoDE",

@@ -28,7 +28,7 @@ class ACOVA(VariationalClusterer):
         Weight of the alignment between the fused posterior and each view's own.
     hidden : tuple of int
         Widths of the encoders' hidden layers; the decoders mirror them.
-    likelihood : {"gaussian", "bernoulli"}, or one per view (sequence, or dict by view name)
+    likelihood : {"gaussian", "bernoulli", "laplace"}, or one per view (sequence, or dict by view name)
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised.
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of

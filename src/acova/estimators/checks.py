@@ -8,6 +8,7 @@ from acova.data import SCALINGS, StoredViews, Views, extremes
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
+from acova.networks.cyclic_vae import OUTPUTS
 
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
@@ -24,9 +25,16 @@ _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
-    **dict.fromkeys(
-        ("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight", "density_floor"), _NOT_NEGATIVE
-    ),
+    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol", "neighbor_weight"), _NOT_NEGATIVE),
+    **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), _NOT_NEGATIVE),
+}
+
+_WORDS = {
+    "missing": ("precision", "marginal"),
+    "precision": PRECISIONS,
+    "cluster_start": STARTS,
+    "assignment": ("draw", "exact"),
+    "output": tuple(OUTPUTS),
 }
 
 
@@ -41,14 +49,13 @@ def check_options(settings: "ACOVA") -> None:
         raise OptionError(msg)
     for width in settings.hidden:
         check_number(who, "hidden", width, minimum=1, integer=True)
-    check_choice(who, "missing", settings.missing, ("precision", "marginal"))
-    check_choice(who, "precision", settings.precision, PRECISIONS)
-    check_choice(who, "cluster_start", settings.cluster_start, STARTS)
-    check_choice(who, "assignment", settings.assignment, ("draw", "exact"))
+    for option, words in _WORDS.items():
+        if hasattr(settings, option):
+            check_choice(who, option, getattr(settings, option), words)
     matrix = "a number or a matrix"
-    if isinstance(settings.correlation, str):
+    if isinstance(getattr(settings, "correlation", None), str):
         check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
-    if isinstance(settings.correlation_start, str):
+    if isinstance(getattr(settings, "correlation_start", None), str):
         check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
 
 

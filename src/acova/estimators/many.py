@@ -159,6 +159,7 @@ def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:
 def _kind(job: Job) -> Hashable:
     """Return what must agree for runs to train together."""
     settings = job.settings
-    learned = isinstance(settings.correlation, str) and settings.correlation == "learned"
+    correlation = getattr(settings, "correlation", None)
+    learned = isinstance(correlation, str) and correlation == "learned"
     params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
     return (type(settings), learned, job.likelihoods, repr(sorted(params.items())))

@@ -28,3 +28,20 @@ DVIMC_PRESETS: dict[str, dict[str, Any]] = {
     "noisymnist": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False, "batch_size": 512},
     "cub": {"n_clusters": 10, "alpha": 60.0, "standardize": False},  # ours
 }
+
+_MVP_OURS: dict[str, Any] = {"hidden": (512, 512, 2048), "warmup_epochs": 30, "epochs": 30, "output": "sigmoid"}
+MVP_PRESETS: dict[str, dict[str, Any]] = {
+    # The authors widen the layers of two views and narrow those of one; ours are the same for all views.
+    "handwritten": {
+        "n_clusters": 10,
+        "epochs": 50,
+        "likelihood": "laplace",
+        "reconstruction_weight": 2.5,
+        "permutation_weight": 2.0,
+    },
+    "caltech5v": {"n_clusters": 7, "hidden": (512, 512, 2048), "reconstruction_weight": 5.0},  # ours
+    "scene15": {"n_clusters": 15, "hidden": (512, 512, 2048), "reconstruction_weight": 10.0},
+    "fashion": {"n_clusters": 10, "standardize": False, **_MVP_OURS},  # ours
+    "noisymnist": {"n_clusters": 10, "standardize": False, **_MVP_OURS},  # ours
+    "cub": {"n_clusters": 10, "epochs": 50},
+}

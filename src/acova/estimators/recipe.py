@@ -141,11 +141,17 @@ def _train_together(
     runs = Runs(networks, processes=processes)
     data = _run_data(jobs, processes)
     trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
+    jobs[0].settings._train(trainer, jobs, networks)
+    runs.release()
+    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
+
+
+def train_phases(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[MultiViewVAE]) -> None:
+    """Take runs through pretraining, the warm-up, the start of the clusters and training."""
+    runs, data = trainer.runs, trainer.data
     trainer.train(_pretraining(jobs, runs))
     trainer.train(_warmup(jobs, runs), prepare=lambda: _start_correlations(jobs, networks, data))
     trainer.train(_training(jobs, runs), prepare=lambda: _start_priors(jobs, networks, data))
-    runs.release()
-    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 
 
 def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedData:

@@ -6,12 +6,13 @@ from typing import Any
 from acova.base import OptionError, RunFolderError, near_miss
 from acova.estimators.acova import ACOVA
 from acova.estimators.base import MultiViewClusterer
+from acova.estimators.mvp import MVP
 from acova.estimators.shallow import BSV, Concat, KNNImpute
 from acova.estimators.storage import load_run
 from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
 
 METHODS: dict[str, type[MultiViewClusterer]] = {
-    method.__name__: method for method in (ACOVA, BSV, Concat, KNNImpute, DVIMC, CoDE, MoE, WeightedFusion)
+    method.__name__: method for method in (ACOVA, BSV, Concat, KNNImpute, DVIMC, CoDE, MoE, WeightedFusion, MVP)
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from acova.base import Streams, check_choice
 from acova.data import Scaling, StoredViews, Views, fill_from_neighbours, total_variances
-from acova.engine import ALONE, Processes, job_processes, resolve_device
+from acova.engine import ALONE, Processes, Trainer, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
@@ -25,7 +25,7 @@ from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.presets import RECIPES
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import Job, TrainedRun, new_network, train_runs
+from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
 from acova.networks import MultiViewVAE
 
@@ -53,6 +53,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     scale_is: str = "std"
     density_floor: float = 0.0
     decay_every: int = 1
+    _scored: ClassVar[tuple[str, ...]] = ("reconstruction", "kl_z", "kl_c")
+    """Parts of the objective that make the score."""
 
     # --- learning -------------------------------------------------------------------------------
 
@@ -154,7 +156,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self._settings = prepared.jobs[0].settings
         streams = Streams(self.seed_).child("score")
         parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
-        self.objectives_ = np.array([float(part.total(self.alpha)) for part in parts])
+        self.objectives_ = np.array([part["total"] for part in parts])
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if self.consensus and len(runs) > 1:
@@ -212,7 +214,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         of the model's own seed, so the value repeats exactly.
         """
         views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
-        return -float(mean_objective(self.network_, self._scaling, views, streams).negative_elbo())
+        parts = mean_objective(self.network_, self._scaling, views, streams)
+        return -sum(parts[name] for name in self._scored)
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
@@ -270,6 +273,11 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     def _new_network(self, view_sizes: Sequence[int], likelihoods: Sequence[str], streams: Streams) -> MultiViewVAE:
         """Return a network with fresh weights; these settings have nothing left to a recipe."""
         return new_network(self, view_sizes, likelihoods, streams)
+
+    @staticmethod
+    def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[Any]) -> None:
+        """Take runs through all phases of training."""
+        train_phases(trainer, jobs, networks)
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return pack_networks(self)

@@ -111,6 +111,11 @@ class MultiViewVAE(nn.Module):
             self.fusion_logits = nn.Parameter(torch.zeros(len(sizes)))
 
     @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Standard normal numbers a sample needs: one draw to decode, one to assign."""
+        return 2, self.prior.means.shape[1]
+
+    @property
     def correlates(self) -> bool:
         """Whether the fusion asks for the correlation of the views' errors."""
         return self.fusion not in ("mixture", "weighted")

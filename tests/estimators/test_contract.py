@@ -11,9 +11,10 @@ from sklearn.base import clone
 import acova
 from acova import Views
 from acova.base import DataError, OptionError, RunFolderError
-from acova.data import make_observed, stack_views
+from acova.data import StoredViews, make_observed, stack_views
 from acova.estimators import list_methods, load_method, make_method
 from acova.estimators.registry import METHODS
+from acova.estimators.tables import TableClusterer
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
 
@@ -185,6 +186,20 @@ def test_a_saved_model_comes_back(name, model, toy, tmp_path):
     other = next(cls for cls in METHODS.values() if cls is not type(model))
     with pytest.raises(RunFolderError, match=f"holds a model of class '{name}', not '{other.__name__}'"):
         other.load(tmp_path / "run")
+
+
+def test_views_on_disk_are_streamed_or_refused_with_a_reason(name, tmp_path, monkeypatch):
+    views, labels = make_toy(missing=0.0)
+    for view, array in as_dict(views).items():
+        np.save(tmp_path / f"{view}.npy", array.astype(np.float32))
+    np.save(tmp_path / "observed.npy", make_toy()[0].observed)
+    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    stored = StoredViews.of(tmp_path)
+    if issubclass(METHODS[name], TableClusterer):
+        with pytest.raises(DataError, match=f"{name}: k-means works in memory, but these views stay on disk"):
+            make(name).fit(stored)
+    else:
+        assert clustering_accuracy(labels, make(name).fit(stored).labels_) > 0.95
 
 
 def test_what_cannot_be_done_is_said(name, model, toy):

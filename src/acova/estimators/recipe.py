@@ -1,5 +1,6 @@
 """How runs are trained: pretraining, an optional warm-up, the start of the clusters, training."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -126,10 +127,11 @@ def _runs_at_once(jobs: Sequence[Job]) -> int:
     # Runs with their own data hold them twice: as they came, and stacked.
     own_data = len({id(job.views) for job in jobs}) > 1
     own_bytes = 2 * sum(view.nbytes for view in first.views or ()) if own_data else 0
-    noise_bytes = 8 * settings.latent_dim * first.n_samples
     if len(jobs) == 1 or first.device.type != "cuda":
         return 1
-    return runs_that_fit(first.network(), settings.batch_size, own_bytes + noise_bytes, first.device)
+    network = first.network()
+    noise_bytes = 4 * math.prod(network.noise_shape) * first.n_samples
+    return runs_that_fit(network, settings.batch_size, own_bytes + noise_bytes, first.device)
 
 
 def _train_together(

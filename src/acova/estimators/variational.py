@@ -35,7 +35,7 @@ _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state",
 
 
 class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
-    """What `ACOVA` does apart from its settings: fit, use, save and load."""
+    """What `ACOVA` and its relatives do apart from their settings: fit, use, save and load."""
 
     recipe: str
     latent_dim: int

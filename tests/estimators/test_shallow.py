@@ -110,6 +110,13 @@ def test_one_view_that_counts_is_that_view_alone():
     assert same(Concat(3, standardize=False, random_state=0).fit_predict(loud), whole.labels_)
 
 
+def test_the_order_of_views_does_not_matter():
+    views, _ = make_toy()
+    swapped = {views.names[v]: views.arrays[v] for v in (2, 0, 1)}
+    for method in (Concat(3, random_state=0), Concat(3, balance=True, random_state=1), KNNImpute(3, random_state=0)):
+        assert same(method.fit_predict(views), method.fit_predict(swapped))
+
+
 def test_neighbours_are_those_of_scikit_learn():
     views, labels = make_toy()
     table = np.hstack(

@@ -202,7 +202,7 @@ def test_hidden_entries_touch_neither_value_nor_gradient(rule, junk):
     assert (results[1][-2][~observed] == 0).all()
 
 
-@pytest.mark.parametrize("rule", RULES[:5], ids=IDS[:5])
+@pytest.mark.parametrize("rule", RULES[:6], ids=IDS[:6])
 def test_gradients_match_finite_differences(rule):
     mean, std, observed = estimates(n_samples=3, n_views=3, dim=2)
     function = lambda m, s: tuple(rule(m, s, observed))  # noqa: E731
@@ -228,7 +228,7 @@ def test_a_view_alone_is_itself_except_in_the_precision_form(rule):
         torch.testing.assert_close(fused.variance, std[:, 2].square())
 
 
-@pytest.mark.parametrize("rule", RULES[:5], ids=IDS[:5])
+@pytest.mark.parametrize("rule", RULES[:6], ids=IDS[:6])
 def test_permuting_the_views_permutes_the_weights(rule):
     mean, std, observed = estimates()
     order = torch.tensor([2, 0, 3, 1])

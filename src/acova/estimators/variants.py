@@ -31,7 +31,8 @@ _NO_CORRELATION: dict[str, Any] = {
 
 
 def variant(*, fixed: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[_Class], _Class]:
-    """Give a class ACOVA's keywords, some of them `fixed` to a value, others with defaults of its `own` or new."""
+    """Give a class ACOVA's keywords, some `fixed` to a value, others new or with a default of its `own`, which wins."""
+    fixed = {name: value for name, value in fixed.items() if name not in own}
 
     def complete(cls: _Class) -> _Class:
         offered = inspect.signature(ACOVA).parameters
@@ -69,12 +70,13 @@ def _constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
 
 def _documented(doc: str, names: Sequence[str]) -> str:
     """Complete the parameters of a docstring by ACOVA's text of those it takes over."""
-    block = r"^    (\w+) : [^\n]*\n(?:        [^\n]*\n)+"
-    section = re.compile(r"(?<=    Parameters\n    ----------\n)(?:    \w[^\n]* : [^\n]*\n(?:        [^\n]*\n)+)+")
+    doc, theirs = inspect.cleandoc(doc), inspect.cleandoc(ACOVA.__doc__ or "")
+    block = r"(\w+) : [^\n]*\n(?:    [^\n]*\n)+"
+    section = re.compile(rf"(?<=Parameters\n----------\n)(?:{block})+")
     told: dict[str, str] = {}
-    for text in (ACOVA.__doc__ or "", doc):
+    for text in (theirs, doc):
         found = section.search(text)
-        told |= {m[1]: m[0] for m in re.finditer(block, found[0] if found else "", flags=re.MULTILINE)}
+        told |= {each[1]: each[0] for each in re.finditer(block, found[0] if found else "")}
     return section.sub(lambda _: "".join(told.get(name, "") for name in names), doc)
 
 

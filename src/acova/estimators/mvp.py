@@ -94,6 +94,7 @@ class MVP(VariationalClusterer):
 
     presets = MVP_PRESETS
     pretrain_epochs = 0
+    balance = False
     neighbor_weight = 0.0
     cluster_start = "fused"
     _scored = ("total",)

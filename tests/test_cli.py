@@ -8,6 +8,7 @@ import pytest
 
 from acova import ACOVA
 from acova.cli import main
+from acova.estimators import load_method
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
 
@@ -135,6 +136,14 @@ BAD_CALLS = {
         ["fit", "digits", "--clusters", "3", "--out", "r", "--latent-dims", "3"],
         "Did you mean 'latent_dim'",
     ),
+    "unknown method": (
+        ["fit", "digits", "--method", "Conact", "--clusters", "3", "--out", "r"],
+        "Did you mean 'concat'",
+    ),
+    "another method's option": (
+        ["fit", "digits", "--method", "Concat", "--clusters", "3", "--out", "r", "--alpha", "3"],
+        "'acova options --method Concat' lists all",
+    ),
     "no value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha"], "'--alpha' needs a value"),
     "bad value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha", "big"], "alpha must be a number"),
     "bad pattern": (
@@ -186,6 +195,25 @@ def test_datasets_and_options_are_listed(acova):
     assert code == 0
     for word in ("--latent-dim", "--missing-form", "--correlation-start", "500,500,2000"):
         assert word in out
+
+
+@pytest.mark.parametrize("method", ["Concat", "knnimpute"])
+def test_other_methods_are_fitted_and_used_by_name(acova, folder, tmp_path, method):
+    run, table = tmp_path / "run", tmp_path / "new.csv"
+    code, out, err = acova(
+        "fit", folder, "--method", method, "--clusters", 3, "--out", run, "--n-init", 4, "--balance", "true", "--quiet"
+    )
+    assert (code, err) == (0, "")
+    assert "confidence" not in out
+    model = load_method(run)
+    assert (type(model).__name__.lower(), model.n_init, model.balance) == (method.lower(), 4, True)
+    code, _, err = acova("predict", run, folder, "--out", table)
+    assert (code, err) == (0, "")
+    labels = pd.read_csv(run / "labels.csv", index_col="sample")
+    pd.testing.assert_frame_equal(pd.read_csv(table, index_col="sample"), labels)
+    code, out, _ = acova("options", "--method", method)
+    assert "--balance" in out
+    assert "--alpha" not in out
 
 
 def test_the_demo_beats_the_baseline_and_saves_run_and_figures(acova, tmp_path):

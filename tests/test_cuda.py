@@ -10,6 +10,7 @@ from acova.engine import Keeper, ParameterGroup, Phase, Runs, matmul_precision, 
 from acova.engine.adam import FusedAdam, TorchAdam
 from acova.engine.step import Step
 from acova.estimators import fit_many, recipe
+from acova.estimators.registry import METHODS
 from acova.functional import fuse
 from acova.metrics import clustering_accuracy
 
@@ -52,6 +53,26 @@ def toy():
 
 SMALL = {"hidden": (32,), "latent_dim": 4, "batch_size": 32, "learning_rate": 3e-3}
 SHORT = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 6, "epochs": 8, "precision": "float32", "device": "cuda"}
+
+
+@pytest.mark.parametrize("name", ["DVIMC", "CoDE", "MoE", "WeightedFusion", "MVP"])
+def test_every_method_trains_together_on_the_gpu_as_captured_steps(name, monkeypatch):
+    graphs = []
+    capture = Step._capture
+    monkeypatch.setattr(
+        Step, "_capture", lambda self, rows: (capture(self, rows), graphs.extend(self._graphs.values()))
+    )
+    views, labels = toy()
+    known = METHODS[name]().get_params()
+    settings = {option: value for option, value in SHORT.items() if option in known} | {"epochs": 30}
+    masks = [make_observed(150, 2, 0.3, random_state=run) for run in range(3)]
+    models = fit_many([METHODS[name](3, **settings, random_state=run) for run in range(3)], views, masks)
+    assert graphs
+    assert None not in graphs
+    scores = [clustering_accuracy(labels, model.labels_) for model in models]
+    assert np.median(scores) > 0.9
+    alone = METHODS[name](3, **{**settings, "device": "cpu"}, random_state=1).fit(views, observed=masks[1])
+    assert alone.history_["total"].iloc[0] == pytest.approx(models[1].history_["total"].iloc[0], rel=0.02)
 
 
 def test_a_fit_on_the_gpu_finds_what_one_on_the_cpu_finds():

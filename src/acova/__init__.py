@@ -13,11 +13,19 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     from acova import base, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
-    from acova.estimators import ACOVA
+    from acova.estimators import ACOVA, BSV, DVIMC, MVP, CoDE, Concat, KNNImpute, MoE, WeightedFusion
 
 __all__ = [
     "ACOVA",
+    "BSV",
+    "DVIMC",
+    "MVP",
+    "CoDE",
+    "Concat",
+    "KNNImpute",
+    "MoE",
     "Views",
+    "WeightedFusion",
     "__version__",
     "base",
     "data",
@@ -29,7 +37,8 @@ __all__ = [
     "plots",
 ]
 
-_HOMES = {"ACOVA": "acova.estimators", "Views": "acova.data"}
+_METHODS = ("ACOVA", "BSV", "CoDE", "Concat", "DVIMC", "KNNImpute", "MVP", "MoE", "WeightedFusion")
+_HOMES = {"Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from acova.engine import Processes
-    from acova.estimators import ACOVA
+    from acova.estimators.base import MultiViewClusterer
 
 app = typer.Typer(
     name="acova",
@@ -45,18 +45,20 @@ def main() -> None:
         sys.exit(2)
 
 
-def _estimator_options(arguments: Sequence[str]) -> dict[str, Any]:
-    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of ACOVA."""
-    from acova.estimators import ACOVA
+def _estimator_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
+    from acova.estimators.registry import method_class
 
-    known = {name: p.default for name, p in inspect.signature(ACOVA).parameters.items() if name not in _OWN_OPTIONS}
+    parameters = inspect.signature(method_class(method)).parameters
+    known = {name: p.default for name, p in parameters.items() if name not in _OWN_OPTIONS}
     settings = {}
     left = list(arguments)
     while left:
         flag, given, text = left.pop(0).partition("=")
         name = _keyword(flag)
         if not flag.startswith("--") or name not in known:
-            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} 'acova options' lists all of them."
+            listed = "acova options" if method == "ACOVA" else f"acova options --method {method}"
+            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} '{listed}' lists all of them."
             raise OptionError(msg)
         if not given and not left:
             msg = f"fit: option {flag!r} needs a value."
@@ -134,7 +136,7 @@ def demo(
 
 @app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    epilog="Every keyword of ACOVA is an option too, such as --latent-dim 12 or --hidden 128,128 "
+    epilog="Every keyword of the method is an option too, such as --latent-dim 12 or --hidden 128,128 "
     "('acova options' lists them).",
 )
 def fit(
@@ -143,6 +145,7 @@ def fit(
         str | None, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables or arrays.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
+    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
     clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
@@ -158,8 +161,8 @@ def fit(
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
-        others = (data, out, clusters, preset, missing, stream, force, seed, pattern)
-        if ctx.args or others != (None, None, None, None, 0.0, False, False, 0, "uniform_size"):
+        others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern)
+        if ctx.args or others != (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size"):
             msg = "fit: --resume RUN takes data and settings from the run; leave out everything else but --quiet."
             raise OptionError(msg)
         command, out = begun_run(resume), resume
@@ -167,7 +170,7 @@ def fit(
         if data is None or out is None:
             msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
             raise OptionError(msg)
-        settings = _estimator_options(ctx.args)
+        settings = _estimator_options(method, ctx.args)
         if clusters is not None:
             settings["n_clusters"] = clusters
         elif preset is None:
@@ -176,7 +179,7 @@ def fit(
         if Path(data).exists():
             data = str(Path(data).absolute())  # --resume may be called from another folder
         command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
-        command |= {"stream": stream, "settings": settings}
+        command |= {"stream": stream, "method": method, "settings": settings}
     with job_processes() as processes:
         if resume is None:
             processes.first_does(partial(check_free, out, overwrite=force))
@@ -189,10 +192,10 @@ def fit(
             typer.echo(f"Run: {out}")
 
 
-def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, ACOVA]":
+def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
     """Return the views, the known classes and the estimator that a fit's arguments mean."""
     from acova.data import make_observed
-    from acova.estimators import ACOVA
+    from acova.estimators.registry import method_class
 
     views, labels = _load(command["data"], stream=command["stream"])
     if command["missing"] and command["stream"]:
@@ -205,17 +208,20 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
         name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()
     }
     settings |= {"random_state": command["seed"], "verbose": not quiet}
-    preset = command["preset"]
-    return views, labels, ACOVA(**settings) if preset is None else ACOVA.preset(preset, **settings)
+    method, preset = method_class(command["method"]), command["preset"]
+    return views, labels, method(**settings) if preset is None else method.preset(preset, **settings)
 
 
-def _fit_and_save(model: "ACOVA", views: Any, out: Path, processes: "Processes") -> None:
+def _fit_and_save(model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes") -> None:
     """Train with checkpoints in the run folder, and replace it by the finished run."""
     from acova.estimators.storage import abandon_run
 
-    model.set_params(checkpoint=out / "checkpoint")
+    trained = "checkpoint" in model.get_params()
     try:
-        model._fit(views, None)
+        if trained:
+            model.set_params(checkpoint=out / "checkpoint")._fit(views, None)
+        else:
+            model.fit(views)
     except KeyboardInterrupt:
         typer.echo(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", err=True)
         raise typer.Exit(130) from None
@@ -223,19 +229,21 @@ def _fit_and_save(model: "ACOVA", views: Any, out: Path, processes: "Processes")
         if processes.is_first:
             abandon_run(out)
         raise
-    model.set_params(checkpoint=None)
+    if trained:
+        model.set_params(checkpoint=None)
     if processes.is_first:
         model.save(out, overwrite=True)
 
 
-def _tell(model: "ACOVA", views: Any, labels: "NDArray[Any] | None") -> None:
+def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:
     from acova.metrics import clustering_scores
 
     typer.echo(f"{views}\n")
     _show(_size_table(model.iter_assignments()))
-    _show(_correlation_table(model))
+    if hasattr(model, "correlation_"):
+        _show(_correlation_table(model))
     if labels is not None:
-        _show(_score_table({"ACOVA": clustering_scores(labels, model.labels_)}))
+        _show(_score_table({type(model).__name__: clustering_scores(labels, model.labels_)}))
 
 
 @app.command()
@@ -248,12 +256,12 @@ def predict(
     device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
 ) -> None:
     """Assign new samples to the clusters of a fitted model."""
-    from acova.estimators import ACOVA
+    from acova.estimators import load_method
 
     if out.exists() and not force:
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
-    model = ACOVA.load(run, device=device)
+    model = load_method(run, device=device)
     views, _ = _load(data, stream=stream)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
@@ -270,15 +278,18 @@ def predict(
 
 
 @app.command()
-def options() -> None:
-    """List the options of fit that set ACOVA's keywords, with their defaults."""
+def options(
+    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
+) -> None:
+    """List the options of fit that set a method's keywords, with their defaults."""
     from rich.table import Table
 
-    from acova.estimators import ACOVA
+    from acova.estimators.registry import method_class
 
-    texts = _parameter_texts(inspect.getdoc(ACOVA) or "")
-    table = Table("option", "default", "meaning", title="Options of acova fit")
-    for name, parameter in inspect.signature(ACOVA).parameters.items():
+    chosen = method_class(method)
+    texts = _parameter_texts(inspect.getdoc(chosen) or "")
+    table = Table("option", "default", "meaning", title=f"Options of acova fit --method {chosen.__name__}")
+    for name, parameter in inspect.signature(chosen).parameters.items():
         if name not in _OWN_OPTIONS:
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -336,7 +347,7 @@ def _score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":
     return table
 
 
-def _correlation_table(model: "ACOVA") -> "Table":
+def _correlation_table(model: Any) -> "Table":
     from rich.table import Table
 
     table = Table("", *model.view_names_, title="Learned correlation of the views' errors")
@@ -350,9 +361,11 @@ def _size_table(assignments: "Iterable[pd.DataFrame]") -> "Table":
     import pandas as pd
     from rich.table import Table
 
-    pieces = [frame.groupby("label")["confidence"].agg(["size", "sum"]) for frame in assignments]
+    frames = (frame.reindex(columns=["label", "confidence"]) for frame in assignments)
+    pieces = [frame.groupby("label")["confidence"].agg(["size", "sum", "count"]) for frame in frames]
     totals = pd.concat(pieces).groupby(level=0).sum()
-    table = Table("cluster", "samples", "mean confidence", title="Clusters")
+    sure = bool(totals["count"].any())  # k-means alone tells no confidence
+    table = Table("cluster", "samples", *(["mean confidence"] if sure else []), title="Clusters")
     for cluster, row in totals.iterrows():
-        table.add_row(str(cluster), f"{row['size']:.0f}", f"{row['sum'] / row['size']:.2f}")
+        table.add_row(str(cluster), f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else []))
     return table

@@ -11,6 +11,7 @@ from acova.functional import (
     constant_correlation,
     correlation_matrix,
     fuse,
+    fuse_constant,
     mixture_of_experts,
     product_of_experts,
     weighted_average,
@@ -21,11 +22,12 @@ RULES = [
     fuse,
     lambda *a: fuse(*a, random_correlation(a[0].shape[-2]), "precision"),
     lambda *a: fuse(*a, random_correlation(a[0].shape[-2]), "marginal"),
+    lambda *a: fuse_constant(*a, 0.4),
     product_of_experts,
     mixture_of_experts,
     lambda *a: weighted_average(*a, torch.linspace(-1, 1, a[0].shape[-2], dtype=torch.float64)),
 ]
-IDS = ["fuse identity", "precision", "marginal", "product", "mixture", "weighted"]
+IDS = ["fuse identity", "precision", "marginal", "constant", "product", "mixture", "weighted"]
 
 
 def random_correlation(n_views: int, seed: int = 3) -> torch.Tensor:
@@ -122,6 +124,18 @@ def test_constant_correlation_has_the_closed_form(rho):
     fused = fuse(mean, std, observed, constant_correlation(4, rho), "marginal")
     torch.testing.assert_close(fused.variance, 1 / precision)
     torch.testing.assert_close(fused.mean, moment / precision)
+    assert_same(fuse_constant(mean, std, observed, rho), fused)
+
+
+def test_a_constant_of_zero_is_the_product_and_near_one_the_better_view_wins():
+    mean, std, observed = estimates()
+    assert_same(fuse_constant(mean, std, observed, 0.0), product_of_experts(mean, std, observed))
+    equal = fuse_constant(mean, torch.full_like(std, 0.7), observed, 1 - 1e-9)
+    torch.testing.assert_close(equal.variance, torch.full_like(equal.variance, 0.49))
+    two, stds = torch.tensor([[0.0], [1.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
+    for rho, sign in ((0.4, 1), (0.6, -1)):  # the worse view's weight turns negative at ρ = 1/2, the ratio of the stds
+        weights = fuse_constant(two, stds, torch.tensor([True, True]), rho).weights
+        assert weights[1].sign() == sign
 
 
 def test_both_forms_agree_on_complete_rows_and_precision_never_claims_less():
@@ -188,7 +202,7 @@ def test_hidden_entries_touch_neither_value_nor_gradient(rule, junk):
     assert (results[1][-2][~observed] == 0).all()
 
 
-@pytest.mark.parametrize("rule", RULES[:5], ids=IDS[:5])
+@pytest.mark.parametrize("rule", RULES[:6], ids=IDS[:6])
 def test_gradients_match_finite_differences(rule):
     mean, std, observed = estimates(n_samples=3, n_views=3, dim=2)
     function = lambda m, s: tuple(rule(m, s, observed))  # noqa: E731
@@ -214,7 +228,7 @@ def test_a_view_alone_is_itself_except_in_the_precision_form(rule):
         torch.testing.assert_close(fused.variance, std[:, 2].square())
 
 
-@pytest.mark.parametrize("rule", RULES[:5], ids=IDS[:5])
+@pytest.mark.parametrize("rule", RULES[:6], ids=IDS[:6])
 def test_permuting_the_views_permutes_the_weights(rule):
     mean, std, observed = estimates()
     order = torch.tensor([2, 0, 3, 1])

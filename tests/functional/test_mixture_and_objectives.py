@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.mixture import GaussianMixture
-from torch.distributions import Bernoulli, Categorical, Independent, Normal, kl_divergence
+from torch.distributions import Bernoulli, Categorical, Independent, Laplace, Normal, kl_divergence
 
 from acova.functional import (
     Fused,
@@ -134,7 +134,16 @@ def test_bernoulli_reconstruction_is_minus_the_log_likelihood():
     torch.testing.assert_close(reconstruction(x, logits, torch.ones(N, dtype=torch.bool), "bernoulli"), -log_p)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_laplace_reconstruction_is_minus_the_log_likelihood_with_its_gradient():
+    x, output = draw(N, 6), draw(N, 6, seed=1).requires_grad_()
+    seen = torch.ones(N, dtype=torch.bool)
+    log_p = Independent(Laplace(output, torch.ones_like(output)), 1).log_prob(x)
+    ours = reconstruction(x, output, seen, "laplace")
+    torch.testing.assert_close(ours, -log_p - 6 * math.log(2))
+    assert torch.autograd.gradcheck(lambda y: reconstruction(x, y, seen, "laplace"), (output,))
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "laplace"])
 def test_hidden_views_have_no_reconstruction_and_no_gradient(likelihood):
     seen = torch.arange(N) % 2 == 0
     x = torch.where(seen.unsqueeze(-1), draw(N, 6).sigmoid(), torch.nan)

@@ -34,6 +34,23 @@ def perceptrons():
     return Perceptrons([SIZES, *HIDDEN, 4], 3).double()
 
 
+def test_views_of_different_widths_that_pad_to_the_same_are_taken_together():
+    torch.manual_seed(0)
+    perceptrons = Perceptrons([[7, 5], *HIDDEN, 4], 2).double()
+    rows = [torch.randn(9, size, dtype=torch.float64) for size in (7, 5)]
+    for v, (out, size) in enumerate(zip(perceptrons(rows, together=True), (7, 5), strict=True)):
+        torch.testing.assert_close(out, plain(perceptrons, v, size, 4)(rows[v]))
+
+
+def test_weights_start_with_the_variance_that_is_asked_for():
+    torch.manual_seed(0)
+    for xavier, variance in ((False, 1 / (3 * 250)), (True, 2 / (250 + 300))):
+        layer = Perceptrons([250, 300], 2, xavier=xavier).layers[0]
+        assert layer.weight[:, :250, :300].var().item() == pytest.approx(variance, rel=0.02)
+        assert (layer.weight[:, 250:] == 0).all()
+        assert (layer.weight[:, :, 300:] == 0).all()
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_values_and_gradients_are_those_of_plain_layers(perceptrons, together):
     counts = [9, 9, 9] if together else [9, 4, 0]

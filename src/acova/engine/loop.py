@@ -45,7 +45,8 @@ class Phase:
     noise_shape : tuple of int
         Standard normal numbers each sample needs per epoch.
     decay : float
-        All learning rates are multiplied by this after each epoch.
+        All learning rates are multiplied by this after every `decay_every` epochs.
+    decay_every : int
     clip_norm : float or None
         Gradients of a run longer than this, over all its parameters, are shortened to it.
     measure : callable or None
@@ -63,6 +64,7 @@ class Phase:
     groups: Sequence[ParameterGroup]
     noise_shape: tuple[int, ...] = (0,)
     decay: float = 1.0
+    decay_every: int = 1
     clip_norm: float | None = None
     measure: Callable[[Any], Mapping[str, Tensor]] | None = None
     patience: int | None = None
@@ -144,7 +146,7 @@ class Trainer:
                 step(rows, batch)
                 if self._keeper.stop_requested:
                     self._keeper.stop(State(phase.name, epoch, taken, self.records, *stopping.state(), step.state()))
-        step.end_epoch()
+        step.end_epoch(epoch)
         latest = self._latest(phase, epoch, step)
         for run, record in enumerate(latest):
             if stopping.stopped[run] is None:

@@ -61,9 +61,10 @@ class Step:
         for value in self.sums.values():
             value.zero_()
 
-    def end_epoch(self) -> None:
-        """Let the learning rates decay."""
-        self._optimiser.decay(self._phase.decay)
+    def end_epoch(self, epoch: int) -> None:
+        """Let the learning rates decay when it is time."""
+        if (epoch + 1) % self._phase.decay_every == 0:
+            self._optimiser.decay(self._phase.decay)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything the next step depends on, as it is now (copies are up to the caller)."""

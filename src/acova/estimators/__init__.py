@@ -2,6 +2,26 @@
 
 from acova.estimators.acova import ACOVA
 from acova.estimators.many import fit_many
+from acova.estimators.mvp import MVP
 from acova.estimators.presets import PRESETS, RECIPES
+from acova.estimators.registry import list_methods, load_method, make_method
+from acova.estimators.shallow import BSV, Concat, KNNImpute
+from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
 
-__all__ = ["ACOVA", "PRESETS", "RECIPES", "fit_many"]
+__all__ = [
+    "ACOVA",
+    "BSV",
+    "DVIMC",
+    "MVP",
+    "PRESETS",
+    "RECIPES",
+    "CoDE",
+    "Concat",
+    "KNNImpute",
+    "MoE",
+    "WeightedFusion",
+    "fit_many",
+    "list_methods",
+    "load_method",
+    "make_method",
+]

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from acova.base import check_choice
 from acova.estimators.presets import PRESETS
 from acova.estimators.variational import VariationalClusterer
 
@@ -31,7 +30,7 @@ class ACOVA(VariationalClusterer):
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
         of samples: (128, 128, 512) up to 3,000, (256, 256, 1024) up to 20,000, else the paper's
         (500, 500, 2000).
-    likelihood : {"gaussian", "bernoulli"}, or one per view (sequence, or dict by view name)
+    likelihood : {"gaussian", "bernoulli", "laplace"}, or one per view (sequence, or dict by view name)
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised.
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
@@ -159,6 +158,9 @@ class ACOVA(VariationalClusterer):
     (1797,)
     """
 
+    presets = PRESETS
+    """What the paper tunes; ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole."""
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -241,12 +243,3 @@ class ACOVA(VariationalClusterer):
         self.checkpoint_every = checkpoint_every
         self.random_state = random_state
         self.verbose = verbose
-
-    @classmethod
-    def preset(cls, dataset: str, **settings: Any) -> Self:
-        """Return an estimator with what the paper tunes for one of its data sets, some settings replaced.
-
-        ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole.
-        """
-        check_choice("ACOVA.preset", "dataset", dataset, PRESETS)
-        return cls(**{**PRESETS[dataset], **settings})

@@ -1,7 +1,8 @@
 """What every multi-view clusterer shares: from user input to checked `Views`."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
-from acova.base import DataError
-from acova.data import StoredViews, Views, is_stored, observed_counts
+from acova.base import DataError, check_choice
+from acova.data import Scaling, StoredViews, Views, is_stored, observed_counts
+from acova.estimators.saving import load_model, save_model
 
 _IN_MEMORY = 2**28
 """Bytes of views on disk up to which they are read as a whole."""
@@ -34,6 +37,63 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     n_clusters: int
     view_sizes: Sequence[int] | None
+    random_state: Any
+    labels_: NDArray[np.int64]
+    history_: pd.DataFrame
+    _scaling: Scaling
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings per data set."""
+    _per_sample: ClassVar[tuple[str, ...]] = ("labels_",)
+    _fitted: ClassVar[tuple[str, ...]] = ()
+    """Learned arrays with one row per sample, and other learned values, that a run folder keeps."""
+
+    @classmethod
+    def preset(cls, dataset: str, **settings: Any) -> Self:
+        """Return an estimator with its settings for one of the paper's data sets, some of them replaced."""
+        check_choice(f"{cls.__name__}.preset", "dataset", dataset, cls.presets)
+        return cls(**{**cls.presets[dataset], **settings})
+
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+        """Learn the clusters."""
+        raise NotImplementedError
+
+    def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
+        """Fit, and return the cluster of each sample."""
+        return self.fit(X, observed=observed).labels_
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments` piece by piece."""
+        raise NotImplementedError
+
+    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+        """Return a table of the result, one row per sample under its index label; see the class."""
+        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted model to a run folder, from which ``load`` of the same class gives it back.
+
+        It holds ``model.safetensors``, ``config.json``, ``labels.csv`` (the `assignments`) and
+        ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
+        ``overwrite=True``.
+        """
+        check_is_fitted(self, "labels_")
+        save_model(self, folder, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
+        model = load_model(cls, folder, device)
+        assert isinstance(model, cls)
+        return model
+
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what else to save: tensors, and entries of ``config.json``."""
+        raise NotImplementedError
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        """Take back what `_packed` gave."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Checks of ACOVA's settings: each says the option, the rule, what it got and the way out."""
+"""Checks of settings: each says the estimator, the option, the rule, what it got and the way out."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,6 +8,7 @@ from acova.data import SCALINGS, StoredViews, Views, extremes
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
+from acova.networks.cyclic_vae import OUTPUTS
 
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
@@ -19,50 +20,61 @@ _NOT_NEGATIVE = {"minimum": 0}
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), _COUNT),
-    "n_neighbors": _COUNT,
+    **dict.fromkeys(("n_neighbors", "decay_every"), _COUNT),
+    "rho": {"minimum": -1, "strict": True},
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
     **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
+    **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), _NOT_NEGATIVE),
     "neighbor_weight": {"minimum": 0, "maximum": 1},
+}
+
+_WORDS = {
+    "missing": ("precision", "marginal"),
+    "precision": PRECISIONS,
+    "cluster_start": STARTS,
+    "assignment": ("draw", "exact"),
+    "output": tuple(OUTPUTS),
 }
 
 
 def check_options(settings: "ACOVA") -> None:
-    """Raise `OptionError` for the first setting that has a value it cannot have."""
+    """Raise `OptionError` for the first setting that has a value it cannot have; no method has all of them."""
+    who = type(settings).__name__
     for option, rule in _NUMBERS.items():
-        if getattr(settings, option) is not None or option not in _OR_NONE:
-            check_number("ACOVA", option, getattr(settings, option), **rule)
-    _check_widths(settings.hidden)
+        if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
+            check_number(who, option, getattr(settings, option), **rule)
+    _check_widths(who, settings.hidden)
     if settings.balance is not False:
-        check_number("ACOVA", "balance", settings.balance, minimum=0, maximum=1)
-    check_choice("ACOVA", "missing", settings.missing, ("precision", "marginal"))
-    check_choice("ACOVA", "precision", settings.precision, PRECISIONS)
-    check_choice("ACOVA", "cluster_start", settings.cluster_start, STARTS)
-    check_choice("ACOVA", "assignment", settings.assignment, ("draw", "exact"))
+        check_number(who, "balance", settings.balance, minimum=0, maximum=1)
+    for option, words in _WORDS.items():
+        if hasattr(settings, option):
+            check_choice(who, option, getattr(settings, option), words)
     matrix = "a number or a matrix"
-    if isinstance(settings.correlation, str):
-        check_choice("ACOVA", "correlation", settings.correlation, ("learned", "identity"), matrix)
-    if isinstance(settings.correlation_start, str):
-        check_choice("ACOVA", "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+    if isinstance(getattr(settings, "correlation", None), str):
+        check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
+    if isinstance(getattr(settings, "correlation_start", None), str):
+        check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
 
 
-def _check_widths(hidden: Any) -> None:
+def _check_widths(who: str, hidden: Any) -> None:
     if isinstance(hidden, str):
-        check_choice("ACOVA", "hidden", hidden, ("auto",), "widths of layers, such as (500, 500, 2000)")
+        check_choice(who, "hidden", hidden, ("auto",), "widths of layers, such as (500, 500, 2000)")
     elif not isinstance(hidden, Sequence):
-        msg = f"ACOVA: hidden must be 'auto' or widths of layers, such as (500, 500, 2000); got {hidden!r}."
+        msg = f"{who}: hidden must be 'auto' or widths of layers, such as (500, 500, 2000); got {hidden!r}."
         raise OptionError(msg)
     else:
         for width in hidden:
-            check_number("ACOVA", "hidden", width, minimum=1, integer=True)
+            check_number(who, "hidden", width, minimum=1, integer=True)
 
 
 def check_in_memory(settings: "ACOVA") -> None:
     """Raise `OptionError` when views on disk would have to be compared sample by sample."""
     if settings.neighbor_weight or settings.cluster_start == "neighbors":
+        who = type(settings).__name__
         msg = (
-            "ACOVA: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
+            f"{who}: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
             f"cluster_start='fused' (got {settings.neighbor_weight!r} and {settings.cluster_start!r})."
         )
         raise OptionError(msg)
@@ -70,39 +82,40 @@ def check_in_memory(settings: "ACOVA") -> None:
 
 def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:
     """Return the likelihood of each view, or raise where its data do not allow it."""
-    likelihoods = _per_view("likelihood", settings.likelihood, views.names)
+    who = type(settings).__name__
+    likelihoods = _per_view(who, "likelihood", settings.likelihood, views.names)
     for likelihood in likelihoods:
-        check_choice("ACOVA", "likelihood", likelihood, LIKELIHOODS)
+        check_choice(who, "likelihood", likelihood, LIKELIHOODS)
     if "bernoulli" not in likelihoods:
         return likelihoods
     for name, likelihood, (low, high) in zip(views.names, likelihoods, extremes(views), strict=True):
         if likelihood == "bernoulli" and (low < 0 or high > 1):
             msg = (
-                f"ACOVA: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
+                f"{who}: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
                 "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
             )
             raise DataError(msg)
     return likelihoods
 
 
-def scaling_kinds(settings: "ACOVA", likelihoods: Sequence[str]) -> tuple[str, ...]:
+def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
     """Return how each view is scaled; Bernoulli views stay as they are."""
     words = {True: "zscore", False: "none"}
     kind = words[settings.standardize] if isinstance(settings.standardize, bool) else settings.standardize
-    check_choice("ACOVA", "standardize", kind, SCALINGS, "True or False")
+    check_choice(type(settings).__name__, "standardize", kind, SCALINGS, "True or False")
     return tuple("none" if likelihood == "bernoulli" else kind for likelihood in likelihoods)
 
 
-def _per_view(option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
+def _per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """Spread a setting over the views: one value for all, a sequence, or a dict by view name."""
     if isinstance(value, dict):
         if set(value) != set(names):
-            msg = f"ACOVA: {option} must name every view once ({', '.join(map(repr, names))}); got {sorted(value)}."
+            msg = f"{who}: {option} must name every view once ({', '.join(map(repr, names))}); got {sorted(value)}."
             raise OptionError(msg)
         return tuple(value[name] for name in names)
     if isinstance(value, list | tuple):
         if len(value) != len(names):
-            msg = f"ACOVA: {option} must have one entry per view ({len(names)}); got {len(value)}."
+            msg = f"{who}: {option} must have one entry per view ({len(names)}); got {len(value)}."
             raise OptionError(msg)
         return tuple(value)
     return (value,) * len(names)

@@ -17,7 +17,7 @@ from acova.base import Streams
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import ALONE, Processes, fill_noise
 from acova.estimators.consensus import Ensemble, match_runs, overlaps
-from acova.functional import Fused, ObjectiveParts
+from acova.functional import Fused
 from acova.networks import MultiViewVAE
 
 CHUNK = 2048
@@ -120,23 +120,24 @@ def mean_objective(
     views: Views | StoredViews,
     streams: Streams,
     processes: Processes = ALONE,
-) -> ObjectiveParts:
-    """Return the parts of the objective, averaged over the samples and several draws.
+) -> dict[str, float]:
+    """Return the objective and its parts by name, averaged over the samples and several draws.
 
     Four draws for small data, fewer where the average over many samples is as sure.
     """
     share = processes.share(views.n_samples)
     draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
-    sums = torch.zeros(len(ObjectiveParts._fields), dtype=torch.float64)
+    sums: dict[str, Tensor] = {}
     for start in range(share.start, share.stop, CHUNK):
         stop = min(start + CHUNK, share.stop)
         batch = tensors(_rows(views, start, stop), scaling, _device(network))
-        noise = torch.empty(stop - start, 2, network.prior.means.shape[1])
+        noise = torch.empty(stop - start, *network.noise_shape)
         for draw in range(draws):
             fill_noise(noise, [(start, stop)], streams, draw)
-            parts = network.objective(*batch, noise.to(batch[1].device))
-            sums += torch.stack([part.double().sum() for part in parts]).cpu()
-    return ObjectiveParts(*(processes.sum(sums) / (views.n_samples * draws)))
+            for name, part in network.loss(*batch, noise.to(batch[1].device)).items():
+                sums[name] = sums.get(name, 0) + part.double().sum().cpu()
+    totals = processes.sum(torch.stack(list(sums.values()))) / (views.n_samples * draws)
+    return dict(zip(sums, totals.tolist(), strict=True))
 
 
 def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:

@@ -9,16 +9,16 @@ import numpy as np
 
 from acova.base import OptionError
 from acova.engine import Processes, job_processes
-from acova.estimators.acova import ACOVA
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import Job, train_runs
-from acova.estimators.variational import Prepared
+from acova.estimators.variational import Prepared, VariationalClusterer
 
 _FREE = (
     "alpha",
     "correlation",
     "correlation_start",
+    "rho",
     "n_init",
     "consensus",
     "recipe",
@@ -35,14 +35,14 @@ _FREE = (
 
 
 def fit_many(
-    estimators: Sequence[ACOVA],
+    estimators: Sequence[VariationalClusterer],
     X: Any,
     observed_per_run: Sequence[Any] | None = None,
     *,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
     verbose: bool = False,
-) -> list[ACOVA]:
+) -> list[VariationalClusterer]:
     """Fit several estimators on the same samples, each with its own mask, together where that is faster.
 
     Each estimator comes out as its own ``fit(X, observed=…)`` would leave it, to rounding: a run's weights, order and
@@ -52,7 +52,7 @@ def fit_many(
 
     Parameters
     ----------
-    estimators : sequence of ACOVA
+    estimators : sequence of ACOVA, or of any methods that train a network
         Distinct objects; each is fitted in place.
     X : views in any accepted form
     observed_per_run : sequence of masks (n_samples, V), one per estimator, optional
@@ -63,11 +63,12 @@ def fit_many(
 
     Returns
     -------
-    list of ACOVA
+    list
         The estimators, fitted.
 
     Examples
     --------
+    >>> from acova import ACOVA
     >>> from acova.data import load_dataset, make_observed
     >>> views = load_dataset("digits").views
     >>> settings = {"hidden": (16,), "pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1}
@@ -78,6 +79,10 @@ def fit_many(
     """
     estimators = list(estimators)
     masks = [None] * len(estimators) if observed_per_run is None else list(observed_per_run)
+    alone = [type(model).__name__ for model in estimators if not isinstance(model, VariationalClusterer)]
+    if alone:
+        msg = f"fit_many: {alone[0]} trains no network, so there is nothing to train together; call its fit instead."
+        raise OptionError(msg)
     if len(masks) != len(estimators) or len({id(model) for model in estimators}) < len(estimators):
         msg = (
             f"fit_many: give every run its own estimator object and one mask; got {len(estimators)} estimators "
@@ -98,14 +103,20 @@ def fit_many(
 
 
 def _fit_groups(
-    estimators: Sequence[ACOVA], X: Any, masks: Sequence[Any], kept: "_Kept", processes: Processes, *, verbose: bool
+    estimators: Sequence[VariationalClusterer],
+    X: Any,
+    masks: Sequence[Any],
+    kept: "_Kept",
+    processes: Processes,
+    *,
+    verbose: bool,
 ) -> None:
     prepared = [model._prepare(X, mask, processes) for model, mask in zip(estimators, masks, strict=True)]
     together: dict[Hashable, list[int]] = defaultdict(list)
     for number, mine in enumerate(prepared):
         together[_kind(mine.jobs[0])].append(number)
     epochs = sum(mine.epochs for mine in prepared)
-    with progress_bar("ACOVA", epochs, shown=verbose and processes.is_first) as report:
+    with progress_bar(type(estimators[0]).__name__, epochs, shown=verbose and processes.is_first) as report:
         for numbers in together.values():
             group = kept.next(_identity([prepared[number] for number in numbers]))
             jobs = [job for number in numbers for job in prepared[number].jobs]
@@ -148,6 +159,7 @@ def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:
 def _kind(job: Job) -> Hashable:
     """Return what must agree for runs to train together."""
     settings = job.settings
-    learned = isinstance(settings.correlation, str) and settings.correlation == "learned"
+    correlation = getattr(settings, "correlation", None)
+    learned = isinstance(correlation, str) and correlation == "learned"
     params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
-    return (learned, job.likelihoods, repr(sorted(params.items())))
+    return (type(settings), learned, job.likelihoods, repr(sorted(params.items())))

@@ -1,5 +1,6 @@
 """How runs are trained: pretraining, an optional warm-up, the start of the clusters, training."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -76,7 +77,7 @@ class Job:
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
         weights = reconstruction_weights(self.settings.balance, self.sizes, self.variances)
-        return new_network(self.settings, self.sizes, self.likelihoods, self.streams, weights).to(self.device)
+        return self.settings._new_network(self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,11 @@ def _runs_at_once(jobs: Sequence[Job]) -> int:
     copies = len({id(job.views) for job in jobs})
     data_bytes = sum(part.nbytes for part in (*(first.views or ()), *(first.targets or ())))
     own_bytes = data_bytes * copies // len(jobs) if copies > 1 else 0
-    noise_bytes = 8 * settings.latent_dim * first.n_samples
     if len(jobs) == 1 or first.device.type != "cuda":
         return 1
-    return runs_that_fit(first.network(), settings.batch_size, own_bytes + noise_bytes, first.device)
+    network = first.network()
+    noise_bytes = 4 * math.prod(network.noise_shape) * first.n_samples
+    return runs_that_fit(network, settings.batch_size, own_bytes + noise_bytes, first.device)
 
 
 def _train_together(
@@ -149,11 +151,17 @@ def _train_together(
     runs = Runs(networks, processes=processes)
     data = _run_data(jobs, processes)
     trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
+    jobs[0].settings._train(trainer, jobs, networks)
+    runs.release()
+    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
+
+
+def train_phases(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[MultiViewVAE]) -> None:
+    """Take runs through pretraining, the warm-up, the start of the clusters and training."""
+    runs, data = trainer.runs, trainer.data
     trainer.train(_pretraining(jobs, runs))
     trainer.train(_warmup(jobs, runs), prepare=lambda: _start_correlations(jobs, networks, data))
     trainer.train(_training(jobs, runs), prepare=lambda: _start_priors(jobs, networks, data))
-    runs.release()
-    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 
 
 def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedData:
@@ -217,6 +225,9 @@ def new_network(
             min_std=settings.min_std,
             assignment=settings.assignment,
             reconstruction_weights=weights,
+            fusion=settings.fusion,
+            scale_is=settings.scale_is,
+            density_floor=settings.density_floor,
         )
 
 
@@ -263,6 +274,8 @@ def _joint_phase(
     groups = [ParameterGroup(_autoencoders(runs), _rates(jobs, "learning_rate")), *more_groups]
     if "correlation_parameter" in runs.parameters:
         groups.append(ParameterGroup(["correlation_parameter"], _rates(jobs, "correlation_learning_rate")))
+    if "fusion_logits" in runs.parameters:
+        groups.append(ParameterGroup(["fusion_logits"], _rates(jobs, "prior_learning_rate")))
     settings = jobs[0].settings
     return Phase(
         name,
@@ -272,11 +285,16 @@ def _joint_phase(
         groups,
         noise_shape=(2, settings.latent_dim),
         decay=decay,
+        decay_every=settings.decay_every,
         clip_norm=settings.clip_norm,
-        measure=lambda network: {"correlation_distance": distance_to_identity(network.correlation())},
+        measure=_correlation_distance if runs.networks[0].correlates else None,
         patience=settings.patience,
         tol=settings.tol,
     )
+
+
+def _correlation_distance(network: MultiViewVAE) -> dict[str, Tensor]:
+    return {"correlation_distance": distance_to_identity(network.correlation())}
 
 
 def _autoencoders(runs: Runs) -> list[str]:

@@ -1,4 +1,4 @@
-"""A fitted ACOVA to and from a run folder."""
+"""A fitted clusterer to and from a run folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,41 +13,32 @@ from acova.base import RunFolderError, Streams
 from acova.data import Scaling
 from acova.engine import resolve_device
 from acova.estimators.consensus import Ensemble
-from acova.estimators.recipe import new_network
 from acova.estimators.storage import load_run, save_run
 
 if TYPE_CHECKING:
-    from acova.estimators.acova import ACOVA
+    from acova.estimators.base import MultiViewClusterer
+    from acova.estimators.variational import VariationalClusterer
 
-_PER_SAMPLE = ("labels_", "probabilities_", "view_weights_", "agreement_")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
+_FITTED = ("view_names_", "view_sizes_", "_columns")
 _PREFIX = "network."
 
 
-def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
+def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bool) -> None:
     """Write what `load_model` needs, and the tables people read."""
-    ensemble = model._ensemble
-    tensors = {
-        f"{_PREFIX}{run}.{name}": value
-        for run, network in enumerate(ensemble.networks)
-        for name, value in network.state_dict().items()
-    }
-    tensors["orders"] = torch.from_numpy(ensemble.orders)
+    tensors, told = model._packed()
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
-    held = {name: getattr(model, name) for name in _PER_SAMPLE}
+    held = {name: getattr(model, name) for name in model._per_sample}
     on_disk = {name: array for name, array in held.items() if isinstance(array, np.memmap)}
     tensors |= {name: torch.from_numpy(array) for name, array in held.items() if name not in on_disk}
     params = model.get_params(deep=False)
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = None
-    resolved = model._settings.get_params(deep=False)
     config = {
         "estimator": type(model).__name__,
         "params": params,
-        "fitted": {name: getattr(model, name) for name in _FITTED},
-        "resolved": {name: value for name, value in resolved.items() if _left_open(params[name]) and value is not None},
-        "reference": ensemble.reference,
+        "fitted": {name: getattr(model, name) for name in (*_FITTED, *model._fitted)},
+        **told,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
         "on_disk": list(on_disk),
@@ -55,7 +46,7 @@ def save_model(model: "ACOVA", folder: str | Path, *, overwrite: bool) -> None:
     save_run(folder, config, tensors, model.iter_assignments(), model.history_, on_disk, overwrite=overwrite)
 
 
-def load_model(cls: type["ACOVA"], folder: str | Path, device: str) -> "ACOVA":
+def load_model(cls: type["MultiViewClusterer"], folder: str | Path, device: str) -> "MultiViewClusterer":
     """Read a model of the given class, or say what is wrong with the folder."""
     config, tensors, history = load_run(folder)
     if config.get("estimator") != cls.__name__:
@@ -74,12 +65,15 @@ def load_model(cls: type["ACOVA"], folder: str | Path, device: str) -> "ACOVA":
     return model
 
 
-def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> "ACOVA":
+def _unpacked(
+    cls: type["MultiViewClusterer"], config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
+) -> "MultiViewClusterer":
     # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
     params = {name: _from_json(name, value) for name, value in config["params"].items()}
-    model = cls(**{**params, "device": device})
-    model._settings = cls(**{**params, **config["resolved"]})
-    for name in _FITTED:
+    model = cls(**params)
+    if "device" in params:
+        model.set_params(device=device)
+    for name in (*_FITTED, *cls._fitted):
         setattr(model, name, _from_json(name, config["fitted"][name]))
     model.n_features_in_ = sum(model.view_sizes_)
     model._columns = tuple(None if names is None else tuple(names) for names in model._columns)
@@ -88,18 +82,38 @@ def _unpacked(cls: type["ACOVA"], config: Mapping[str, Any], tensors: Mapping[st
     n_views = len(model.view_sizes_)
     arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
     model._scaling = Scaling(*arrays)
+    model._unpack(tensors, config)
+    for name in set(cls._per_sample) - set(config.get("on_disk", ())):
+        setattr(model, name, tensors[name].numpy())
+    return model
+
+
+def pack_networks(model: "VariationalClusterer") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the weights of a model's networks, and what else is needed to use them."""
+    ensemble = model._ensemble
+    tensors = {
+        f"{_PREFIX}{run}.{name}": value
+        for run, network in enumerate(ensemble.networks)
+        for name, value in network.state_dict().items()
+    }
+    tensors["orders"] = torch.from_numpy(ensemble.orders)
+    params, resolved = model.get_params(deep=False), model._settings.get_params(deep=False)
+    chosen = {name: value for name, value in resolved.items() if _left_open(params[name]) and value is not None}
+    return tensors, {"resolved": chosen, "reference": ensemble.reference}
+
+
+def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """Give a model its networks back."""
+    model._settings = type(model)(**{**model.get_params(deep=False), **config["resolved"]})
     orders = tensors["orders"].numpy()
     networks = []
     for run in range(len(orders)):
-        network = new_network(model._settings, model.view_sizes_, model._likelihoods, Streams(model.seed_))
+        network = model._settings._new_network(model.view_sizes_, model._likelihoods, Streams(model.seed_))
         prefix = f"{_PREFIX}{run}."
         weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         network.load_state_dict(weights)
-        networks.append(network.to(resolve_device(device)))
+        networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, int(config["reference"])))
-    for name in set(_PER_SAMPLE) - set(config.get("on_disk", ())):
-        setattr(model, name, tensors[name].numpy())
-    return model
 
 
 def _left_open(value: Any) -> bool:

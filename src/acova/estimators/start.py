@@ -137,20 +137,20 @@ def starting_correlation(start: Any, n_views: int, noise: NDArray[np.float64]) -
     return given_correlation("correlation_start", start, n_views)
 
 
-def given_correlation(option: str, value: Any, n_views: int) -> Tensor:
+def given_correlation(option: str, value: Any, n_views: int, who: str = "ACOVA") -> Tensor:
     """Return the correlation matrix a user gave as a number or a matrix, or say what is wrong with it."""
     if np.ndim(value) == 0:
         try:
             matrix = constant_correlation(n_views, float(value))
         except (TypeError, ValueError):
-            msg = f"ACOVA: {option} must be a word, a number or a {(n_views, n_views)} matrix; got {value!r}."
+            msg = f"{who}: {option} must be a word, a number or a {(n_views, n_views)} matrix; got {value!r}."
             raise OptionError(msg) from None
         rule = f"a constant correlation of {n_views} views lies between {_lowest(n_views)} and 1 (both excluded)"
     else:
         matrix = torch.as_tensor(np.array(value, dtype=np.float64))
         rule = f"it must be a symmetric positive definite {(n_views, n_views)} matrix with a unit diagonal"
     if not _is_correlation(matrix, n_views):
-        msg = f"ACOVA: {option}={value!r} is no correlation matrix; {rule}."
+        msg = f"{who}: {option}={value!r} is no correlation matrix; {rule}."
         raise OptionError(msg)
     return matrix
 

@@ -1,10 +1,10 @@
 """Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from acova.base import Streams, check_choice
 from acova.data import Scaling, StoredViews, Views, total_variances
-from acova.engine import ALONE, Processes, job_processes, resolve_device
+from acova.engine import ALONE, Processes, Trainer, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
@@ -26,8 +26,9 @@ from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, me
 from acova.estimators.neighbours import neighbour_means
 from acova.estimators.presets import RECIPES, auto_widths
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import Job, TrainedRun, train_runs
-from acova.estimators.saving import load_model, save_model
+from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
+from acova.estimators.saving import pack_networks, unpack_networks
+from acova.networks import MultiViewVAE
 
 _TABLE_ROWS = 65536
 _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
@@ -35,7 +36,7 @@ _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state",
 
 
 class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
-    """What `ACOVA` does apart from its settings: fit, use, save and load."""
+    """What `ACOVA` and its relatives do apart from their settings: fit, use, save and load."""
 
     recipe: str
     hidden: Any
@@ -49,6 +50,14 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     checkpoint_every: int
     device: str
     verbose: bool
+
+    # What subclasses may choose, and ACOVA does not offer.
+    fusion: str = "correlated"
+    scale_is: str = "std"
+    density_floor: float = 0.0
+    decay_every: int = 1
+    _scored: ClassVar[tuple[str, ...]] = ("reconstruction", "kl_z", "kl_c")
+    """Parts of the objective that make the score."""
 
     # --- learning -------------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self._settings = prepared.jobs[0].settings
         streams = Streams(self.seed_).child("score")
         parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
-        self.objectives_ = np.array([float(part.total(self.alpha)) for part in parts])
+        self.objectives_ = np.array([part["total"] for part in parts])
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if self.consensus and len(runs) > 1:
@@ -181,15 +190,15 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self._ensemble, self.network_ = ensemble, ensemble.network
         log_weights, means, variances = (part.cpu().numpy() for part in self.network_.prior())
         self.weights_, self.means_, self.variances_ = np.exp(log_weights), means, variances
-        self.correlation_ = np.mean([network.correlation().cpu().numpy() for network in ensemble.networks], axis=0)
+        if self.network_.correlates:
+            self.correlation_ = self._mean_correlation()
         self._n_features_out = self.latent_dim
 
-    # --- using what was learned -----------------------------------------------------------------
+    def _mean_correlation(self) -> NDArray[np.float64]:
+        matrices = [network.correlation().cpu().numpy() for network in self._ensemble.networks]
+        return np.asarray(np.mean(matrices, axis=0))
 
-    def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
-        """Fit, and return the cluster of each sample."""
-        labels: NDArray[np.int64] = self.fit(X, observed=observed).labels_
-        return labels
+    # --- using what was learned -----------------------------------------------------------------
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the most probable cluster of each sample, which needs only one of its views."""
@@ -214,7 +223,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         of the model's own seed, so the value repeats exactly.
         """
         views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
-        return -float(mean_objective(self.network_, self._scaling, views, streams).negative_elbo())
+        parts = mean_objective(self.network_, self._scaling, views, streams)
+        return -sum(parts[name] for name in self._scored)
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
@@ -266,22 +276,29 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
 
     # --- saving ---------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the fitted model to a run folder: ``ACOVA.load(folder)`` gives it back.
+    _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_")
+    _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
 
-        It holds ``model.safetensors``, ``config.json``, ``labels.csv`` (the `assignments`) and
-        ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
-        ``overwrite=True``.
-        """
-        check_is_fitted(self, "labels_")
-        save_model(self, folder, overwrite=overwrite)
+    def _new_network(
+        self,
+        view_sizes: Sequence[int],
+        likelihoods: Sequence[str],
+        streams: Streams,
+        weights: Sequence[float] | None = None,
+    ) -> MultiViewVAE:
+        """Return a network with fresh parameters; these settings have nothing left to a recipe."""
+        return new_network(self, view_sizes, likelihoods, streams, weights)
 
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
-        """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
-        model = load_model(cls, folder, device)
-        assert isinstance(model, cls)
-        return model
+    @staticmethod
+    def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[Any]) -> None:
+        """Take runs through all phases of training."""
+        train_phases(trainer, jobs, networks)
+
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        return pack_networks(self)
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        unpack_networks(self, tensors, config)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ K clusters, P features of a view; ``...`` stands for any leading axes.
 from acova.functional.aggregation import (
     Fused,
     fuse,
+    fuse_constant,
     mixture_of_experts,
     product_of_experts,
     weighted_average,
@@ -17,6 +18,7 @@ from acova.functional.correlation import (
     correlation_parameter,
     distance_to_identity,
 )
+from acova.functional.cycles import exchange, random_cycles
 from acova.functional.gaussian import kl_diagonal, log_density, reparameterise
 from acova.functional.mixture import (
     expected_kl_to_components,
@@ -45,8 +47,10 @@ __all__ = [
     "correlation_matrix",
     "correlation_parameter",
     "distance_to_identity",
+    "exchange",
     "expected_kl_to_components",
     "fuse",
+    "fuse_constant",
     "kl_assignment",
     "kl_diagonal",
     "log_density",
@@ -58,6 +62,7 @@ __all__ = [
     "objective_parts",
     "optimal_log_responsibilities",
     "product_of_experts",
+    "random_cycles",
     "reconstruction",
     "reparameterise",
     "total_reconstruction",

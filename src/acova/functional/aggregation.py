@@ -70,6 +70,33 @@ def fuse(
     return _fused(centre, root_precision * _across_views(whitener.mT, whitened), precision, mean)
 
 
+def fuse_constant(mean: Tensor, std: Tensor, observed: Tensor, rho: Tensor | float) -> Fused:
+    """Fuse estimates whose errors all have the same correlation, in closed form (CoDE).
+
+    It is `fuse` with a constant correlation matrix in the marginal form, without any factorisation: for the n observed
+    views with w = 1/std and their mean w̄, the precision is Σ(w - w̄)²/(1 - ρ) + (Σw)²/(n(1 + (n-1)ρ)).
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+    rho : number, or Tensor of shape ()
+        Between -1/(V-1) and 1, both excluded.
+
+    Returns
+    -------
+    Fused
+    """
+    centre, root_precision = _standardised(mean, std, observed)
+    count = observed.sum(-1)[..., None, None].to(root_precision.dtype)
+    average = root_precision.sum(-2, keepdim=True) / count.clamp(min=1)
+    common = average / (1 + (count - 1).clamp(min=0) * rho)
+    apart = (root_precision - average).masked_fill(~observed.unsqueeze(-1), 0.0) / (1 - rho)
+    # Both sums are of squares: the fused precision cannot turn negative.
+    precision = (apart.square() * (1 - rho)).sum(-2) + (count * average * common).squeeze(-2)
+    return _fused(centre, root_precision * (apart + common), precision, mean)
+
+
 def product_of_experts(mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
     """Fuse estimates with independent errors: precisions add up (DVIMC).
 

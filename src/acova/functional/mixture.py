@@ -4,6 +4,8 @@ Weights enter as logarithms that already sum to one (`torch.log_softmax` of free
 `mixture_scale`, so both constraints hold by construction.
 """
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -38,7 +40,9 @@ def log_joint(latent: Tensor, log_weights: Tensor, means: Tensor, variances: Ten
     return log_weights + log_density(latent.unsqueeze(-2), means, variances)
 
 
-def log_responsibilities(latent: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+def log_responsibilities(
+    latent: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor, floor: float = 0.0
+) -> Tensor:
     """Return the exact log q(c = k | z), by Bayes' rule, for every component.
 
     Parameters
@@ -46,12 +50,18 @@ def log_responsibilities(latent: Tensor, log_weights: Tensor, means: Tensor, var
     latent : Tensor of shape (..., D)
     log_weights : Tensor of shape (K,)
     means, variances : Tensor of shape (K, D)
+    floor : float
+        Added to every joint density π_k N(z; μ_k, σ_k²), as published programs do: far from all components the
+        responsibilities then become equal.
 
     Returns
     -------
     Tensor of shape (..., K)
     """
-    return torch.log_softmax(log_joint(latent, log_weights, means, variances), dim=-1)
+    joint = log_joint(latent, log_weights, means, variances)
+    if floor:
+        joint = torch.logaddexp(joint, torch.full_like(joint, math.log(floor)))
+    return torch.log_softmax(joint, dim=-1)
 
 
 def optimal_log_responsibilities(

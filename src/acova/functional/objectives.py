@@ -12,7 +12,7 @@ from acova.functional.aggregation import Fused
 from acova.functional.gaussian import kl_diagonal
 from acova.functional.mixture import expected_kl_to_components, kl_assignment
 
-LIKELIHOODS = ("gaussian", "bernoulli")
+LIKELIHOODS = ("gaussian", "bernoulli", "laplace")
 
 
 class ObjectiveParts(NamedTuple):
@@ -44,11 +44,11 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     view : Tensor of shape (..., P)
         The data; in [0, 1] for ``"bernoulli"``.
     output : Tensor of shape (..., P)
-        What the decoder gives: means for ``"gaussian"``, logits for ``"bernoulli"``.
+        What the decoder gives: means for ``"gaussian"`` and ``"laplace"``, logits for ``"bernoulli"``.
     observed : Tensor of bool, shape (...)
-    likelihood : {"gaussian", "bernoulli"}
+    likelihood : {"gaussian", "bernoulli", "laplace"}
         ``"gaussian"`` has variance 1/2, as in the published program, and drops its constant: the summed
-        squared error.
+        squared error. ``"laplace"`` is the summed absolute error.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     if likelihood not in LIKELIHOODS:
         msg = f"reconstruction: likelihood must be one of {LIKELIHOODS}; got {likelihood!r}."
         raise ValueError(msg)
-    loss: Tensor = _Misfit.apply(output, view, observed, likelihood == "bernoulli")  # type: ignore[no-untyped-call]
+    loss: Tensor = _Misfit.apply(output, view, observed, likelihood)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -67,23 +67,28 @@ class _Misfit(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(output: Tensor, view: Tensor, observed: Tensor, bernoulli: bool) -> Tensor:
-        if bernoulli:
+    def forward(output: Tensor, view: Tensor, observed: Tensor, likelihood: str) -> Tensor:
+        if likelihood == "bernoulli":
             loss = torch.addcmul(softplus(output), output, view, value=-1.0).sum(-1)
+        elif likelihood == "laplace":
+            loss = (output - view).abs().sum(-1)
         else:
             loss = (output - view).square().sum(-1)
         return loss.masked_fill(~observed, 0.0)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.bernoulli = inputs
+        *tensors, ctx.likelihood = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         output, view, observed = ctx.saved_tensors
-        slope = output.sigmoid() - view if ctx.bernoulli else 2.0 * (output - view)
+        if ctx.likelihood == "bernoulli":
+            slope = output.sigmoid() - view
+        else:
+            slope = (output - view).sign() if ctx.likelihood == "laplace" else 2.0 * (output - view)
         # Hidden entries may be NaN, which a factor of zero would not remove.
         return (slope * gradient.unsqueeze(-1)).masked_fill(~observed.unsqueeze(-1), 0.0), None, None, None
 

@@ -1,7 +1,8 @@
 """Modules: parameters and shapes. They draw no random numbers; noise is an argument."""
 
+from acova.networks.cyclic_vae import CyclicVAE
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.multiview_vae import MultiViewVAE
 from acova.networks.perceptrons import Perceptrons
 
-__all__ = ["MixturePrior", "MultiViewVAE", "Perceptrons"]
+__all__ = ["CyclicVAE", "MixturePrior", "MultiViewVAE", "Perceptrons"]

@@ -5,31 +5,40 @@ from torch import Tensor, nn
 
 from acova.functional import log_responsibilities, mixture_scale, mixture_scale_parameter
 
-_MIN_SCALE = 1e-3
+_MIN_STD = 1e-3
 
 
 class MixturePrior(nn.Module):
     """Weights, means and scales of K Gaussians in D dimensions, each valid for any parameter value.
 
     It starts with equal weights, zero means and unit scales.
+
+    Parameters
+    ----------
+    n_clusters, latent_dim : int
+    scale_is : {"std", "variance"}
+        What the free scale parameter stands for.
     """
 
-    def __init__(self, n_clusters: int, latent_dim: int) -> None:
+    def __init__(self, n_clusters: int, latent_dim: int, *, scale_is: str = "std") -> None:
         super().__init__()
+        self._power = 2 if scale_is == "std" else 1
+        self._floor = _MIN_STD if scale_is == "std" else _MIN_STD**2
         self.logits = nn.Parameter(torch.zeros(n_clusters))
         self.means = nn.Parameter(torch.zeros(n_clusters, latent_dim))
-        self.scale = nn.Parameter(mixture_scale_parameter(torch.ones(n_clusters, latent_dim), _MIN_SCALE))
+        self.scale = nn.Parameter(mixture_scale_parameter(torch.ones(n_clusters, latent_dim), self._floor))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log weights (K,), means (K, D) and variances (K, D)."""
-        return self.logits.log_softmax(-1), self.means, mixture_scale(self.scale, _MIN_SCALE).square()
+        return self.logits.log_softmax(-1), self.means, mixture_scale(self.scale, self._floor) ** self._power
 
     @torch.no_grad()
     def place(self, means: Tensor, variances: Tensor) -> None:
         """Move the components to the given means and variances, (K, D)."""
         self.means.copy_(means)
-        self.scale.copy_(mixture_scale_parameter(variances.sqrt(), _MIN_SCALE))
+        self.scale.copy_(mixture_scale_parameter(variances ** (1 / self._power), self._floor))
 
-    def log_responsibilities(self, latent: Tensor) -> Tensor:
-        """Return log q(c | z) of shape (..., K) for latents (..., D)."""
-        return log_responsibilities(latent, *self())
+    def log_responsibilities(self, latent: Tensor, floor: float = 0.0) -> Tensor:
+        """Return log q(c | z) of shape (..., K) for latents (..., D); the floor is added to every joint density."""
+        log_weights, means, variances = self()
+        return log_responsibilities(latent, log_weights, means, variances, floor)

@@ -13,20 +13,26 @@ from acova.functional import (
     correlation_matrix,
     correlation_parameter,
     fuse,
+    fuse_constant,
     kl_diagonal,
+    mixture_of_experts,
     objective_parts,
     optimal_log_responsibilities,
+    product_of_experts,
     reconstruction,
     reparameterise,
     total_reconstruction,
+    weighted_average,
 )
 from acova.functional.aggregation import Missing
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons
 
+FUSIONS = ("correlated", "constant", "product", "mixture", "weighted")
+
 
 class MultiViewVAE(nn.Module):
-    """Encode each observed view, fuse the estimates under a correlation matrix, assign, decode.
+    """Encode each observed view, fuse the estimates, assign, decode.
 
     Parameters
     ----------
@@ -49,6 +55,13 @@ class MultiViewVAE(nn.Module):
         Training's responsibilities: those of a draw from the posterior, or those that minimise the objective.
     reconstruction_weights : sequence of float, optional
         Factor of each view's reconstruction; 1 by default.
+    fusion : {"correlated", "constant", "product", "mixture", "weighted"}
+        How estimates become one: under the correlation matrix; under a matrix of one constant, in closed form; as
+        independent; as an equal mixture; by one learned weight per view. The last two know no correlation.
+    scale_is : {"std", "variance"}
+        What the encoders' second head and the prior's scale stand for.
+    density_floor : float
+        Added to the joint densities of training's responsibilities.
     """
 
     correlation_value: Tensor
@@ -72,8 +85,12 @@ class MultiViewVAE(nn.Module):
         min_std: float = 1e-4,
         assignment: str = "draw",
         reconstruction_weights: Sequence[float] | None = None,
+        fusion: str = "correlated",
+        scale_is: str = "std",
+        density_floor: float = 0.0,
     ) -> None:
         super().__init__()
+        self.fusion, self.scale_is, self.density_floor = fusion, scale_is, density_floor
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
         self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
@@ -84,12 +101,24 @@ class MultiViewVAE(nn.Module):
         self.register_buffer("reconstruction_weights", weights)
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
-        self.prior = MixturePrior(n_clusters, latent_dim)
+        self.prior = MixturePrior(n_clusters, latent_dim, scale_is=scale_is)
         correlation = correlation.to(torch.float64)
         if learn_correlation:
             self.correlation_parameter = nn.Parameter(correlation_parameter(correlation).to(torch.float32))
         else:
             self.register_buffer("correlation_value", correlation)
+        if fusion == "weighted":
+            self.fusion_logits = nn.Parameter(torch.zeros(len(sizes)))
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Standard normal numbers a sample needs: one draw to decode, one to assign."""
+        return 2, self.prior.means.shape[1]
+
+    @property
+    def correlates(self) -> bool:
+        """Whether the fusion asks for the correlation of the views' errors."""
+        return self.fusion not in ("mixture", "weighted")
 
     @property
     def learns_correlation(self) -> bool:
@@ -115,6 +144,8 @@ class MultiViewVAE(nn.Module):
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
+        if self.scale_is == "variance":
+            return mean, (self.min_std**2 + softplus(scale)).sqrt()
         return mean, self.min_std + softplus(scale)
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
@@ -141,6 +172,16 @@ class MultiViewVAE(nn.Module):
 
     def fuse(self, mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
         """Fuse the observed views' estimates."""
+        match self.fusion:
+            case "constant":
+                matrix = self.correlation_value
+                return fuse_constant(mean, std, observed, matrix[0, 1] if len(matrix) > 1 else 0.0)
+            case "product":
+                return product_of_experts(mean, std, observed)
+            case "mixture":
+                return mixture_of_experts(mean, std, observed)
+            case "weighted":
+                return weighted_average(mean, std, observed, self.fusion_logits)
         return fuse(mean, std, observed, self.correlation(), self.missing)
 
     def posterior(self, views: Sequence[Tensor], observed: Tensor) -> Fused:
@@ -188,7 +229,7 @@ class MultiViewVAE(nn.Module):
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *self.prior())
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
-            log_resp = self.prior.log_responsibilities(assigned)
+            log_resp = self.prior.log_responsibilities(assigned, self.density_floor)
         parts = objective_parts(
             targets,
             self.decode([decoded] * len(targets), shares > 0),

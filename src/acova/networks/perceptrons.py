@@ -28,6 +28,8 @@ class Perceptrons(nn.Module):
     widths : sequence of layers' widths, each one int for all views or a sequence of V
         Inputs first, outputs last.
     n_views : int
+    xavier : bool
+        Weights start normal with the variance 2/(inputs + outputs); else uniform, as torch's own layers.
 
     Attributes
     ----------
@@ -38,12 +40,12 @@ class Perceptrons(nn.Module):
 
     dtype = torch.float32
 
-    def __init__(self, widths: Sequence[int | Sequence[int]], n_views: int) -> None:
+    def __init__(self, widths: Sequence[int | Sequence[int]], n_views: int, *, xavier: bool = False) -> None:
         super().__init__()
         per_view = [[width] * n_views if isinstance(width, int) else list(width) for width in widths]
         self.outputs = per_view[-1]
         self.layers = nn.ModuleList(
-            _Layer(before, after, relu=number + 2 < len(per_view))
+            _Layer(before, after, relu=number + 2 < len(per_view), xavier=xavier)
             for number, (before, after) in enumerate(pairwise(per_view))
         )
 
@@ -66,10 +68,10 @@ class _Layer(nn.Module):
     Weights are stored as (inputs, outputs): their gradients then come out of the matrix product as they are stored.
     """
 
-    def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, relu: bool) -> None:
+    def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, relu: bool, xavier: bool) -> None:
         super().__init__()
         self.relu = relu
-        pairs = [_start(before, after) for before, after in zip(inputs, outputs, strict=True)]
+        pairs = [_start(before, after, xavier) for before, after in zip(inputs, outputs, strict=True)]
         self.stacked = len({weight.shape for weight, _ in pairs}) == 1
         if self.stacked:
             self.weight = nn.Parameter(torch.stack([weight for weight, _ in pairs]))
@@ -86,15 +88,18 @@ class _Layer(nn.Module):
         if not together:
             padded = [_padded(part, self.weight) for part in rows]
             return list(_PerView.apply(self.weight, self.bias, self.relu, *padded))  # type: ignore[no-untyped-call]
-        stack = rows if isinstance(rows, Tensor) else torch.stack(list(rows))
+        # Padded first: views of different widths share a stack when their padded widths are the same.
+        stack = rows if isinstance(rows, Tensor) else torch.stack([_padded(part, self.weight) for part in rows])
         return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu)
 
 
-def _start(inputs: int, outputs: int) -> tuple[Tensor, Tensor]:
-    """Return weight and bias, uniform as torch's own linear layer starts, zero in the units added."""
+def _start(inputs: int, outputs: int, xavier: bool) -> tuple[Tensor, Tensor]:
+    """Return weight and bias, as torch's own linear layer starts or the weight by Xavier, zero in the units added."""
     bound = 1 / math.sqrt(inputs)
     spare = -inputs % _ALIGNMENT, -outputs % _ALIGNMENT
     weight = torch.empty(inputs, outputs).uniform_(-bound, bound)
+    if xavier:
+        weight.normal_(0, math.sqrt(2 / (inputs + outputs)))
     bias = torch.empty(outputs).uniform_(-bound, bound)
     return pad(weight, (0, spare[1], 0, spare[0])), pad(bias, (0, spare[1]))
 

@@ -1,0 +1,175 @@
+"""k-means on tables made of the views: what the methods without a network share."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.preprocessing import normalize
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from acova.base import DataError, check_number
+from acova.data import Scaling, StoredViews, Views
+from acova.estimators.base import MultiViewClusterer, canonical_order
+from acova.estimators.checks import scaling_kinds
+from acova.estimators.method_presets import SHALLOW
+from acova.estimators.progress import progress_bar
+
+Table = NDArray[np.float64]
+
+
+class TableClusterer(MultiViewClusterer):
+    """k-means on tables made of the views; what `BSV`, `Concat` and `KNNImpute` share.
+
+    `assignments` have the column ``label``.
+    """
+
+    n_init: int
+    standardize: bool | str
+    verbose: bool
+    balance = False
+    normalize_rows = False
+    presets = SHALLOW
+    _fitted: ClassVar[tuple[str, ...]] = ("seed_",)
+    _centers: list[Table]
+
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+        """Learn the clusters.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrames, array or Views
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+        y : ignored
+        observed : array of bool, shape (n_samples, V), optional
+            False hides a view of a sample, whatever its cells hold.
+        """
+        self._check()
+        given = self._in_memory(self._views_to_fit(X, observed))
+        order = canonical_order(given.index)
+        views = given.take(order)
+        self._check_data(views)
+        self._scaling = Scaling.fit(views, scaling_kinds(self, ("gaussian",) * views.n_views))
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._learn_to_fill(views, self._weighed(views))
+        tables = self._tables(views)
+        fits: dict[str, KMeans] = {}
+        with progress_bar(type(self).__name__, len(tables), shown=self.verbose) as report:
+            for name, table in tables.items():
+                fits[name] = self._k_means(table)
+                if report is not None:
+                    report(name, 1, 1, [{"total": fits[name].inertia_}])
+        self._centers = [fit.cluster_centers_ for fit in fits.values()]
+        records = [{"phase": name, "epoch": fit.n_iter_, "total": fit.inertia_} for name, fit in fits.items()]
+        self.history_ = pd.DataFrame(records)
+        self._finish(views, tables, np.argsort(order))
+        return self
+
+    def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
+        """Return the cluster whose centre is nearest to each sample, filled as in training."""
+        views = self._in_memory(self._views_to_predict(X, observed))
+        return self._picked(self._assigned(self._tables(views)))
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments`, in one piece."""
+        check_is_fitted(self, "labels_")
+        if X is None:
+            yield self._told(self._held_labels(), self.index_)
+        else:
+            views = self._in_memory(self._views_to_predict(X, observed))
+            yield self._told(self._assigned(self._tables(views)), views.index)
+
+    # --- what differs ---------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        for option in ("n_clusters", "n_init"):
+            check_number(type(self).__name__, option, getattr(self, option), minimum=1, integer=True)
+
+    def _check_data(self, views: Views) -> None:
+        """Refuse data this method cannot cluster."""
+
+    def _learn_to_fill(self, views: Views, weighed: list[Table]) -> None:
+        """Learn what stands in the place of a view that a sample lacks: the mean of its observed rows."""
+        self._means = [table[views.observed[:, v]].mean(axis=0) for v, table in enumerate(weighed)]
+
+    def _filled(self, views: Views) -> list[Table]:
+        """Return every view (n, P_v) without holes."""
+        return [np.where(views.observed[:, [v]], table, self._means[v]) for v, table in enumerate(self._weighed(views))]
+
+    def _tables(self, views: Views) -> dict[str, Table]:
+        """Return what k-means is run on, by name."""
+        return {"k-means": np.hstack(self._filled(views))}
+
+    def _finish(self, views: Views, tables: Mapping[str, Table], back: NDArray[np.intp]) -> None:
+        """Tell the result, in the order of the input."""
+        self.labels_ = self._picked(self._assigned(tables))[back]
+
+    def _held_labels(self) -> NDArray[np.int64]:
+        """Return the training samples' labels in all tables, (n, tables)."""
+        return self.labels_[:, None]
+
+    def _told(self, labels: NDArray[np.int64], index: pd.Index) -> pd.DataFrame:
+        return pd.DataFrame({"label": self._picked(labels)}, index=index)
+
+    def _picked(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return one label per sample from those of all tables, (n, tables)."""
+        return labels[:, 0]
+
+    @property
+    def cluster_centers_(self) -> Table:
+        """Centres of the clusters, (K, features)."""
+        return self._centers[0]
+
+    # --- shared ---------------------------------------------------------------------------------
+
+    def _weighed(self, views: Views) -> list[Table]:
+        """Return the scaled views; hidden rows mean nothing."""
+        tables = [table.astype(np.float64) for table in self._scaling.transform(views)]
+        if self.balance:
+            tables = [table / np.sqrt(table.shape[1]) for table in tables]
+        return [normalize(table) for table in tables] if self.normalize_rows else tables
+
+    def _k_means(self, table: Table) -> KMeans:
+        # Sums over threads come in no fixed order; one thread repeats exactly.
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+            return KMeans(self.n_clusters, n_init=self.n_init, random_state=self.seed_).fit(table)
+
+    def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
+        with threadpool_limits(1):
+            pairs = zip(tables.values(), self._centers, strict=True)
+            return np.column_stack([pairwise_distances_argmin(table, centers) for table, centers in pairs])
+
+    def _in_memory(self, views: Views | StoredViews) -> Views:
+        if isinstance(views, StoredViews):
+            msg = (
+                f"{type(self).__name__}: k-means works in memory, but these views stay on disk "
+                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
+                "that reads a window at a time, such as ACOVA."
+            )
+            raise DataError(msg)
+        return views
+
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {f"centers.{t}": torch.from_numpy(centers) for t, centers in enumerate(self._centers)}
+        tensors |= {f"mean.{v}": torch.from_numpy(mean) for v, mean in enumerate(self._means)}
+        return tensors, {}
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        self._centers = listed("centers", tensors)
+        self._means = listed("mean", tensors)
+
+
+def listed(kind: str, tensors: Mapping[str, Tensor]) -> list[Table]:
+    """Return the arrays saved as ``kind.0``, ``kind.1``, …."""
+    count = sum(name.startswith(f"{kind}.") for name in tensors)
+    return [tensors[f"{kind}.{number}"].numpy() for number in range(count)]

@@ -193,7 +193,7 @@ def test_datasets_and_options_are_listed(acova):
         assert word in out
     code, out, _ = acova("options")
     assert code == 0
-    for word in ("--latent-dim", "--missing-form", "--correlation-start", "500,500,2000"):
+    for word in ("--latent-dim", "--missing-form", "--correlation-start", "--hidden", "0.995"):
         assert word in out
 
 

@@ -64,7 +64,7 @@ def _estimator_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
             msg = f"fit: option {flag!r} needs a value."
             raise OptionError(msg)
         value = _value(text if given else left.pop(0))
-        settings[name] = (value,) if isinstance(known[name], tuple) and isinstance(value, int) else value
+        settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
     return settings
 
 

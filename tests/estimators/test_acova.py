@@ -229,7 +229,7 @@ def test_score_is_the_mean_elbo_of_the_training_objective(toy, fitted):
     scaled, observed = tensors(views, fitted._scaling, torch.device("cpu"))
     streams = Streams(fitted.seed_).child("score")
     values = []
-    for draw in range(16):
+    for draw in range(4):
         noise = torch.empty(len(views), 2, SMALL["latent_dim"])
         fill_noise(noise, [(0, len(views))], streams, draw)
         parts = fitted.network_.loss(scaled, observed, noise)
@@ -305,7 +305,7 @@ def test_likelihoods_can_differ_by_view():
 def test_presets_are_the_papers_table():
     model = ACOVA.preset("handwritten", epochs=7)
     assert (model.n_clusters, model.alpha, model.learning_rate, model.prior_learning_rate) == (10, 15.0, 3e-4, 1e-2)
-    assert (model.epochs, model.recipe, model.hidden) == (7, "robust", (500, 500, 2000))
+    assert (model.epochs, model.recipe, model.hidden) == (7, "robust", None)
     table = {name: (ACOVA.preset(name).alpha, ACOVA.preset(name).latent_dim) for name in PRESETS}
     assert table == {
         "handwritten": (15, 10),
@@ -351,7 +351,7 @@ BAD_OPTIONS = [
     ({"learning_rate": 0}, "learning_rate must be a number above 0"),
     ({"alpha": -1.0}, "alpha must be a number at least 0"),
     ({"clip_norm": 0}, "clip_norm must be a number above 0"),
-    ({"hidden": 500}, "hidden must be widths of layers"),
+    ({"hidden": 500}, "hidden must be 'auto' or widths of layers"),
     ({"hidden": (500, 0)}, "hidden must be an integer at least 1"),
     ({"missing": "marginl"}, "Did you mean 'marginal'"),
     ({"correlation": "learnt"}, "correlation must be 'learned', 'identity' or a number or a matrix"),

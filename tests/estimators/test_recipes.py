@@ -27,9 +27,8 @@ def settings_of(views, **given):
 def test_a_recipe_fills_only_what_was_left_open(toy):
     for recipe, values in RECIPES.items():
         filled = settings_of(toy[0], recipe=recipe)
-        assert {name: getattr(filled, name) for name in values if name != "hidden"} == {
-            name: value for name, value in values.items() if name != "hidden"
-        }
+        left = {name: value for name, value in values.items() if name not in QUICK}
+        assert {name: getattr(filled, name) for name in left} == left
         changed = settings_of(toy[0], recipe=recipe, balance=0.25, warmup_epochs=3)
         assert (changed.balance, changed.warmup_epochs) == (0.25, 3)
     model = ACOVA(3, **QUICK)
@@ -43,6 +42,14 @@ def test_widths_follow_the_number_of_samples(samples, widths):
     for given in ({}, {"hidden": "auto"}):
         assert ACOVA(3, **given)._prepare(views, None).jobs[0].settings.hidden == widths
     assert ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings.hidden == (500, 500, 2000)
+
+
+def test_with_many_samples_the_number_of_steps_stays_the_same():
+    views = make_toy(n_samples=40_000, sizes=(2, 2))[0]
+    prepared = ACOVA(3, neighbor_weight=0.0, epochs=7)._prepare(views, None).jobs[0].settings
+    assert (prepared.pretrain_epochs, prepared.warmup_epochs, prepared.epochs) == (100, 50, 7)
+    paper = ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings
+    assert (paper.pretrain_epochs, paper.warmup_epochs, paper.epochs) == (200, 0, 300)
 
 
 def test_widths_chosen_by_size_are_saved_with_the_model(toy, tmp_path):

@@ -14,6 +14,7 @@ from conftest import SMALL
 
 N = 40_000
 SETTINGS = {**SMALL, "pretrain_epochs": 1, "warmup_epochs": 2, "epochs": 2, "batch_size": 256, "device": "cpu"}
+SETTINGS["neighbor_weight"] = 0.0  # neighbours are searched in memory
 
 
 def make_files(folder, n_samples=N, sizes=(8, 12), block=10_000, n_clusters=3):

@@ -44,13 +44,14 @@ class ACOVA(VariationalClusterer):
         Number of independent runs; the one with the lowest objective is kept, or all with `consensus`.
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
-    pretrain_epochs : int
-        Epochs of the separate auto-encoders.
+    pretrain_epochs : int or None
+        Epochs of the separate auto-encoders (both recipes: 200).
     warmup_epochs : int or None
         Epochs of all views together under a standard normal prior, before the clusters are placed (robust:
         100, paper: 0).
-    epochs : int
-        Epochs of the whole model.
+    epochs : int or None
+        Epochs of the whole model (both recipes: 300). Epochs that are left to the robust recipe get fewer when
+        there are more than 20,000 samples, so that the number of steps stays the same.
     batch_size : int
         Samples per step of the optimiser.
     learning_rate : float
@@ -175,9 +176,9 @@ class ACOVA(VariationalClusterer):
         correlation_start: Any = "random",
         n_init: int = 1,
         consensus: bool = False,
-        pretrain_epochs: int = 200,
+        pretrain_epochs: int | None = None,
         warmup_epochs: int | None = None,
-        epochs: int = 300,
+        epochs: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         prior_learning_rate: float = 5e-2,
@@ -215,9 +216,9 @@ class ACOVA(VariationalClusterer):
         self.correlation_start = correlation_start
         self.n_init = n_init
         self.consensus = consensus
-        self.pretrain_epochs = pretrain_epochs
+        self.pretrain_epochs: Any = pretrain_epochs
         self.warmup_epochs: Any = warmup_epochs
-        self.epochs = epochs
+        self.epochs: Any = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.prior_learning_rate = prior_learning_rate

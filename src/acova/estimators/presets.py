@@ -5,7 +5,9 @@ from typing import Any
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "hidden": (500, 500, 2000),
+        "pretrain_epochs": 200,
         "warmup_epochs": 0,
+        "epochs": 300,
         "cluster_start": "codes",
         "balance": False,
         "neighbor_weight": 0.0,
@@ -13,7 +15,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "robust": {
         "hidden": "auto",
+        "pretrain_epochs": 200,
         "warmup_epochs": 100,
+        "epochs": 300,
         "cluster_start": "fused",
         "balance": 0.5,
         "neighbor_weight": 0.5,
@@ -23,11 +27,17 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Settings left at None take these values."""
 
 _WIDTHS = ((3_000, (128, 128, 512)), (20_000, (256, 256, 1024)))
+_MANY_SAMPLES = 20_000
 
 
 def auto_widths(n_samples: int) -> tuple[int, ...]:
     """Return the widths that ``hidden="auto"`` stands for: few samples need no wide network."""
     return next((widths for limit, widths in _WIDTHS if n_samples <= limit), (500, 500, 2000))
+
+
+def epochs_for(epochs: int, n_samples: int) -> int:
+    """Return how many epochs the robust recipe takes: with more than 20,000 samples as many steps as with those."""
+    return max(1, round(epochs * min(1.0, _MANY_SAMPLES / n_samples)))
 
 
 PRESETS: dict[str, dict[str, Any]] = {

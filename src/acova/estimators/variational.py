@@ -24,7 +24,7 @@ from acova.estimators.checks import check_in_memory, check_likelihoods, check_op
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means
-from acova.estimators.presets import RECIPES, auto_widths
+from acova.estimators.presets import RECIPES, auto_widths, epochs_for
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
@@ -93,10 +93,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         settings = self._resolved()
         check_options(settings)
         given = self._views_to_fit(X, observed)
-        if isinstance(settings.hidden, str):
-            settings.hidden = auto_widths(given.n_samples)
-        if isinstance(given, StoredViews) and self.neighbor_weight is None:
-            settings.neighbor_weight = 0.0
+        self._suit(settings, given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         self._likelihoods = check_likelihoods(settings, views)
@@ -118,6 +115,16 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             **{name: value for name, value in RECIPES[self.recipe].items() if getattr(self, name) is None}
         )
         return settings
+
+    def _suit(self, settings: Self, views: Views | StoredViews) -> None:
+        """Fill in what a recipe leaves to the data."""
+        if isinstance(settings.hidden, str):
+            settings.hidden = auto_widths(views.n_samples)
+        if isinstance(views, StoredViews) and self.neighbor_weight is None:
+            settings.neighbor_weight = 0.0
+        for phase in ("pretrain_epochs", "warmup_epochs", "epochs"):
+            if getattr(self, phase) is None and settings.recipe == "robust":
+                setattr(settings, phase, epochs_for(getattr(settings, phase), views.n_samples))
 
     def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
         """Return the data of a run: this process's share on the device, or a way to read them."""

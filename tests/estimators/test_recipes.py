@@ -47,7 +47,7 @@ def test_widths_follow_the_number_of_samples(samples, widths):
 def test_with_many_samples_the_number_of_steps_stays_the_same():
     views = make_toy(n_samples=40_000, sizes=(2, 2))[0]
     prepared = ACOVA(3, neighbor_weight=0.0, epochs=7)._prepare(views, None).jobs[0].settings
-    assert (prepared.pretrain_epochs, prepared.warmup_epochs, prepared.epochs) == (100, 50, 7)
+    assert (prepared.pretrain_epochs, prepared.warmup_epochs, prepared.epochs) == (50, 50, 7)
     paper = ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings
     assert (paper.pretrain_epochs, paper.warmup_epochs, paper.epochs) == (200, 0, 300)
 

@@ -45,12 +45,12 @@ class ACOVA(VariationalClusterer):
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
     pretrain_epochs : int or None
-        Epochs of the separate auto-encoders (both recipes: 200).
+        Epochs of the separate auto-encoders (robust: 100, paper: 200).
     warmup_epochs : int or None
         Epochs of all views together under a standard normal prior, before the clusters are placed (robust:
         100, paper: 0).
     epochs : int or None
-        Epochs of the whole model (both recipes: 300). Epochs that are left to the robust recipe get fewer when
+        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer when
         there are more than 20,000 samples, so that the number of steps stays the same.
     batch_size : int
         Samples per step of the optimiser.

@@ -15,9 +15,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "robust": {
         "hidden": "auto",
-        "pretrain_epochs": 200,
+        "pretrain_epochs": 100,
         "warmup_epochs": 100,
-        "epochs": 300,
+        "epochs": 200,
         "cluster_start": "fused",
         "balance": 0.5,
         "neighbor_weight": 0.5,

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_limits
 from acova.base import Streams
 from acova.engine import ParameterGroup, Phase, Trainer, seeded
 from acova.estimators.method_presets import MVP_PRESETS
-from acova.estimators.recipe import Job, in_chunks
+from acova.estimators.placing import in_chunks
+from acova.estimators.recipe import Job
 from acova.estimators.start import k_means
 from acova.estimators.variational import VariationalClusterer
 from acova.networks import CyclicVAE

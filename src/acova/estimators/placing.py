@@ -1,0 +1,105 @@
+"""Where the clusters and correlations of runs that train together start, found in the runs' own data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from acova.engine import RunData, StreamedData
+from acova.estimators.inference import CHUNK
+from acova.estimators.start import averaged_codes, code_similarity, components_around, k_means, likely_clusters
+from acova.networks import MultiViewVAE
+
+if TYPE_CHECKING:
+    from acova.estimators.recipe import Job
+
+_WORTH_PROCESSES = 8
+"""From this many k-means on, processes are started for them."""
+
+
+@torch.no_grad()
+def start_correlations(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
+    """Set learned correlations that start from the similarity of the pretrained codes."""
+    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
+        start = job.settings.correlation_start
+        if network.learns_correlation and isinstance(start, str) and start == "similarity":
+            network.set_correlation(code_similarity(*_codes(network, data, run)))
+
+
+@torch.no_grad()
+def start_priors(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
+    """Place every run's clusters; the runs' k-means go side by side."""
+    points = [_points(job, network, data, run) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))]
+    tasks = [
+        (mine, job.settings.n_clusters, job.streams.integer("k-means")) for job, mine in zip(jobs, points, strict=True)
+    ]
+    if len(jobs) < _WORTH_PROCESSES:
+        placed = [_placed(*task) for task in tasks]
+    else:  # threads would wait for each other: a k-means of few points is mostly Python
+        placed = Parallel(n_jobs=-1)(delayed(_placed)(*task) for task in tasks)
+    for network, (means, variances) in zip(networks, placed, strict=True):
+        device = network.prior.means.device
+        network.prior.place(torch.from_numpy(means).to(device), torch.from_numpy(variances).to(device))
+
+
+@dataclass(frozen=True)
+class _Points:
+    """What a run's clusters are placed by: points for k-means, and posteriors of the same samples.
+
+    Without posteriors, components of unit variance are placed at the centres; without points, the clusters are looked
+    for in the posteriors' means.
+    """
+
+    points: NDArray[np.float64] | None
+    mean: NDArray[np.float64] | None = None
+    variance: NDArray[np.float64] | None = None
+
+
+def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
+    start, gather = job.settings.cluster_start, data.processes.gather
+    if start == "codes":
+        return _Points(averaged_codes(*_codes(network, data, run), job.settings.n_clusters))
+    held, observed = data.of_run(run)
+    views, targets = held[: len(job.sizes)], held[len(job.sizes) :]
+    chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
+    mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
+    variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
+    if start == "fused":
+        return _Points(None, mean, variance)
+    assert job.variances is not None
+    scales = np.sqrt(job.variances)
+    weighed = [gather(view).double().cpu().numpy() / scale for view, scale in zip(targets, scales, strict=True)]
+    return _Points(np.hstack(weighed), mean, variance)
+
+
+def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    with threadpool_limits(1):  # sums over threads come in no fixed order; on one thread a start repeats exactly
+        found = None if given.points is None else k_means(given.points, n_clusters, seed)
+        if given.mean is None or given.variance is None:
+            assert found is not None
+            return found.cluster_centers_, np.ones_like(found.cluster_centers_)
+        labels = likely_clusters(given.mean, n_clusters, seed) if found is None else found.labels_
+    return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
+
+
+def _codes(
+    network: MultiViewVAE, data: RunData | StreamedData, run: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the codes (N, V, D) of a run's samples and which views they have (N, V)."""
+    held, observed = data.of_run(run)
+    views = held[: len(network.likelihoods)]
+    codes = torch.cat([network.codes(*batch) for batch in in_chunks(views, observed)])
+    gather = data.processes.gather
+    return gather(codes).cpu().numpy(), gather(observed.byte()).bool().cpu().numpy()
+
+
+def in_chunks(views: list[Tensor], observed: Tensor) -> list[tuple[list[Tensor], Tensor]]:
+    """Cut data into pieces of at most `CHUNK` samples."""
+    cut = [torch.split(view, CHUNK) for view in views]
+    return [([part[i] for part in cut], seen) for i, seen in enumerate(torch.split(observed, CHUNK))]

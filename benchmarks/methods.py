@@ -14,10 +14,8 @@ FOLDER holds the paper's table1.csv and ablation.csv.
 """
 
 import argparse
-import ast
 import json
 import platform
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +30,8 @@ from acova.data import load_dataset, make_observed
 from acova.estimators import fit_many
 from acova.estimators.registry import METHODS
 from acova.metrics import clustering_scores
+from rows import ROOT, commit, rows_of, settings_of
 
-ROOT = Path(__file__).resolve().parents[1]
 ROWS = ROOT / "results" / "methods.jsonl"
 PAPER = {"recipe": "paper"}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -82,7 +80,6 @@ def fitted(name: str, dataset: Any, cells: list[Cell], changed: dict[str, Any], 
 
 def row_of(name: str, dataset: Any, cell: Cell, model: Any, seconds: float) -> dict[str, Any]:
     """Return the scores of one fit with what is needed to repeat it."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     on_gpu = hasattr(model, "network_") and next(model.network_.parameters()).is_cuda
     labels = model.oracle_labels(dataset.labels) if name.split(";", maxsplit=1)[0] == "BSV" else model.labels_
     return {
@@ -94,14 +91,14 @@ def row_of(name: str, dataset: Any, cell: Cell, model: Any, seconds: float) -> d
         "seconds": round(seconds, 2),
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
         "versions": {"acova": acova.__version__, "torch": torch.__version__, "sklearn": sklearn.__version__},
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "settings": model.get_params(),
     }
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit the cells that are not there yet."""
-    changed = {key: _value(text) for key, text in (item.split("=", 1) for item in arguments.settings)}
+    changed = settings_of(arguments.settings)
     done = {(row["dataset"], row["missing_percent"], row["method"], row["run"]) for row in rows_of(arguments.out)}
     arguments.out.parent.mkdir(exist_ok=True)
     for dataset in map(load_dataset, arguments.datasets):
@@ -153,18 +150,6 @@ def published_means(folder: Path | None) -> dict[tuple[str, int, str], float]:
     frame = frame[frame["metric"] == "acc"]
     keys = zip(frame["dataset"], frame["missing_percent"].astype(int), frame["method"], strict=True)
     return dict(zip(keys, frame["mean"].astype(float), strict=True))
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of JSON lines; none if there is no such file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _value(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def main() -> None:

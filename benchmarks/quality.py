@@ -9,7 +9,6 @@ the same mask stands beside it.
 """
 
 import argparse
-import ast
 import json
 import platform
 import time
@@ -24,6 +23,7 @@ from acova.data import PATTERNS, load_dataset, make_observed
 from acova.demo import mean_filled_kmeans
 from acova.estimators import PRESETS, fit_many
 from acova.metrics import clustering_scores
+from rows import settings_of
 
 
 def all_runs(dataset, arguments, settings: dict) -> list[dict]:
@@ -71,8 +71,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", dest="settings")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    settings = dict(item.split("=", 1) for item in arguments.settings)
-    settings = {name: _value(text) for name, text in settings.items()}
+    settings = settings_of(arguments.settings)
     dataset = load_dataset(arguments.dataset)
     rows = all_runs(dataset, arguments, settings)
     for row in rows:
@@ -83,13 +82,6 @@ def main() -> None:
     for metric in ("acc", "nmi", "ari", "purity", "kmeans_acc"):
         values = np.array([row[metric] for row in rows])
         print(f"{metric:10s} {values.mean():.4f} ± {values.std(ddof=1) if len(values) > 1 else 0:.4f}")
-
-
-def _value(text: str):
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ settings for all variants (--set) go to another file (--out).
 import argparse
 import json
 import platform
-import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,8 +33,8 @@ from acova import ACOVA
 from acova.data import load_dataset, make_observed
 from acova.estimators import PRESETS, RECIPES, fit_many
 from acova.metrics import clustering_scores
+from rows import ROOT, commit, rows_of, settings_of
 
-ROOT = Path(__file__).resolve().parents[1]
 ROWS, TABLE, PEERS = (ROOT / "results" / name for name in ("robustness.jsonl", "robustness.csv", "peers.jsonl"))
 METRICS = ("acc", "nmi", "ari", "purity")
 TOGETHER = {"consensus": True, "n_init": 10}
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.settings and arguments.out == ROWS:
         msg = "--set changes what the variants mean; give --out another file."
         raise SystemExit(msg)
-    changed = {key: _value(text) for key, text in (item.split("=", 1) for item in arguments.settings)}
+    changed = settings_of(arguments.settings)
     done = {(row["dataset"], row["missing_percent"], row["variant"], row["run"]) for row in rows_of(arguments.out)}
     variants = {name: given for study in arguments.studies for name, given in STUDIES[study].items()}
     if arguments.variants:
@@ -112,7 +111,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 def row_of(dataset: Any, cell: tuple[int, int], variant: str, model: ACOVA) -> dict[str, Any]:
     """Return the scores of one fit with what is needed to repeat it."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     on_gpu = next(model.network_.parameters()).is_cuda
     return {
         "dataset": dataset.name,
@@ -124,7 +122,7 @@ def row_of(dataset: Any, cell: tuple[int, int], variant: str, model: ACOVA) -> d
         "agreement": float(np.mean(model.agreement_)),
         "device": torch.cuda.get_device_name() if on_gpu else platform.processor(),
         "versions": {"acova": acova.__version__, "torch": torch.__version__},
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
         "settings": model.get_params(),
     }
 
@@ -200,18 +198,6 @@ def published_figures(folder: Path | None) -> dict[tuple[str, int, str], tuple[f
     frame = frame[frame["method"] == "ACOVA"]
     keys = zip(frame["dataset"], frame["missing"].astype(int), frame["metric"], strict=True)
     return dict(zip(keys, zip(frame["mean"].astype(float), frame["std"].astype(float), strict=True), strict=True))
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of JSON lines; none if there is no such file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def main() -> None:

@@ -51,10 +51,10 @@ class ConvergenceDisplay:
                 values = values.where(history["phase"] != "pretrain")
             colour, style = PALETTE[number], _STYLES[number]
             ax.plot(epochs, values, color=colour, linestyle=style, label=_NAMES.get(part, part))
-        for start in np.flatnonzero(breaks.to_numpy() | (epochs == 1)):
+        for number, start in enumerate(np.flatnonzero(breaks.to_numpy() | (epochs == 1))):
             if start:
                 ax.axvline(epochs[start] - 0.5, color="0.6", linewidth=0.8)
-            where = (epochs[start] - 0.5, 1.01)
+            where = (epochs[start] - 0.5, 1.01 + 0.05 * (number % 2))  # names of short phases would touch
             ax.text(*where, str(history["phase"].iloc[start]), transform=ax.get_xaxis_transform(), color="0.35")
         ax.set(xlabel="epoch", ylabel="mean per sample", yscale="log", xlim=(0.5, max(len(history), 1) + 0.5))
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -5,8 +5,9 @@ r"""Training that does not need a lucky seed: every cell of docs/robustness.md.
         --runs 10
     python benchmarks/robustness.py tables
 
-`paper`, `robust` and `consensus` scale the data and choose likelihood, batch and learning rates as the paper does for
-each data set (and `paper` its α); `default` has no setting for any data set.
+`paper` has the paper's settings of each data set. `robust` and `consensus` take only what describes the data from them
+(scaling, likelihood, batch, latent dimension) and have one α and one set of learning rates for all; `default` has no
+setting for any data set.
 
 Run r has mask seed = training seed = r; the final model counts; labels serve the scores alone. All cells of a data set
 and variant train together (`fit_many`). Rows go to results/robustness.jsonl with settings, versions and commit; cells
@@ -37,6 +38,7 @@ from rows import ROOT, commit, rows_of, settings_of
 
 ROWS, TABLE, PEERS = (ROOT / "results" / name for name in ("robustness.jsonl", "robustness.csv", "peers.jsonl"))
 METRICS = ("acc", "nmi", "ari", "purity")
+OF_THE_DATA = ("latent_dim", "batch_size", "likelihood", "standardize")
 TOGETHER = {"consensus": True, "n_init": 10}
 STUDIES: dict[str, dict[str, dict[str, Any]]] = {
     "recipes": {
@@ -72,8 +74,8 @@ def fitted(dataset: Any, cells: list[tuple[int, int]], given: dict[str, Any], de
     settings = {"n_clusters": dataset.n_classes, **given}
     if settings.pop("preset", True):
         tuned = PRESETS.get(dataset.name, {})
-        if settings.get("recipe") != "paper":  # the robust recipe has one α for all data sets
-            tuned = {name: value for name, value in tuned.items() if name != "alpha"}
+        if settings.get("recipe") != "paper":
+            tuned = {name: value for name, value in tuned.items() if name in OF_THE_DATA}
         settings = {**tuned, **settings}
     if dataset.name == "noisymnist" and settings.get("consensus"):
         settings["n_init"] = 5

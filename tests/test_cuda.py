@@ -72,7 +72,7 @@ def test_every_method_trains_together_on_the_gpu_as_captured_steps(name, monkeyp
     scores = [clustering_accuracy(labels, model.labels_) for model in models]
     assert np.median(scores) > 0.9
     alone = METHODS[name](3, **{**settings, "device": "cpu"}, random_state=1).fit(views, observed=masks[1])
-    assert alone.history_["total"].iloc[0] == pytest.approx(models[1].history_["total"].iloc[0], rel=0.05)  # other noise
+    assert alone.history_["total"].iloc[0] == pytest.approx(models[1].history_["total"].iloc[0], rel=0.05)
 
 
 def test_a_fit_on_the_gpu_finds_what_one_on_the_cpu_finds():

@@ -3,7 +3,17 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from acova.base import DataError, OptionError
-from acova.data import BLOCK, SCALINGS, Scaling, StoredViews, Views, extremes, make_observed, observed_counts
+from acova.data import (
+    BLOCK,
+    SCALINGS,
+    Scaling,
+    StoredViews,
+    Views,
+    bounds,
+    make_observed,
+    observed_counts,
+    share_a_scale,
+)
 
 
 def example(dtype=np.float64, seed=0):
@@ -57,6 +67,23 @@ def test_zscore_gives_mean_zero_and_deviation_one_and_constants_zero():
     np.testing.assert_allclose(first.std(axis=0), [1, 0, 1, 1], atol=1e-6)
 
 
+def test_features_of_one_kind_get_one_scale_and_others_their_own():
+    """Pixels (some hardly ever lit), zeros and ones, ratings; against measurements, each with its own bounds."""
+    rng = np.random.default_rng(0)
+    pixels = 255 * np.clip(rng.normal(0.5, 0.4, size=(200, 20)), 0, 1)
+    pixels[:, :8] *= rng.random((200, 8)) < 0.01
+    binary = (rng.random((200, 12)) < 0.2).astype(float)
+    ratings = rng.integers(1, 6, size=(200, 7)).astype(float)
+    measured = rng.normal(size=(200, 15)) * rng.gamma(1.0, size=15)
+    views = Views.of([pixels, binary, ratings, measured])
+    chosen = Scaling.fit(views, ("auto",) * 4)
+    for v, kind in enumerate(("range", "range", "range", "zscore")):
+        alone = Scaling.fit(views, (kind,) * 4)
+        np.testing.assert_array_equal(chosen.scales[v], alone.scales[v])
+        np.testing.assert_array_equal(chosen.centers[v], alone.centers[v])
+    assert [share_a_scale(*limits) for limits in bounds(views)] == [True, True, True, False]
+
+
 def test_range_maps_a_view_into_an_interval_of_length_one_around_its_mean():
     arrays, observed = example()
     views = Views.of(arrays, observed)
@@ -107,7 +134,7 @@ def test_transform_applies_the_learned_map_to_new_samples():
 
 def test_an_unknown_scaling_is_refused():
     with pytest.raises(
-        OptionError, match=r"kind must be 'zscore', 'range', 'none'; got 'zscor'.*Did you mean 'zscore'"
+        OptionError, match=r"kind must be 'zscore', 'range', 'auto', 'none'; got 'zscor'.*Did you mean 'zscore'"
     ):
         Scaling.fit(Views.of([np.ones((2, 2))]), ("zscor",))
 
@@ -152,20 +179,22 @@ def test_one_block_gives_the_statistics_of_all_rows_at_once_to_the_bit(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_extremes_and_counts_are_those_of_the_observed_rows(tmp_path, dtype):
+def test_bounds_and_counts_are_those_of_the_observed_rows(tmp_path, dtype):
     stored, views = stored_and_in_memory(tmp_path, dtype)
-    limits = [(float(views.rows(v).min()), float(views.rows(v).max())) for v in range(3)]
     for given in (stored, views):
-        assert extremes(given) == limits
+        for v, (low, high) in enumerate(bounds(given)):
+            columns = views.rows(v).T
+            np.testing.assert_array_equal(low, [min(column) for column in columns])
+            np.testing.assert_array_equal(high, [max(column) for column in columns])
         np.testing.assert_array_equal(observed_counts(given), views.observed.sum(axis=0))
         assert observed_counts(given).dtype == np.int64
 
 
-def test_a_view_seen_nowhere_has_no_extremes_and_teaches_nothing():
+def test_a_view_seen_nowhere_has_no_bounds_and_teaches_nothing():
     views = Views.of({"a": np.ones((2, 2)), "b": np.ones((2, 1))}, [[1, 0], [1, 0]])
-    np.testing.assert_array_equal(extremes(views), [[1, 1], [np.nan, np.nan]])
+    np.testing.assert_array_equal(bounds(views)[1], [[np.inf], [-np.inf]])
     np.testing.assert_array_equal(observed_counts(views), [2, 0])
-    for kind in ("zscore", "range"):
+    for kind in ("zscore", "range", "auto"):
         with pytest.raises(DataError, match=r"Scaling: view 'b' is observed for no sample.*leave it out"):
             Scaling.fit(views, (kind, kind))
     assert Scaling.fit(views, ("zscore", "none")).scales[1] == 1

@@ -28,6 +28,8 @@ def test_a_recipe_fills_only_what_was_left_open(toy):
     for recipe, values in RECIPES.items():
         filled = settings_of(toy[0], recipe=recipe)
         left = {name: value for name, value in values.items() if name not in QUICK}
+        if recipe == "robust":
+            left["neighbor_weight"] = 0.5  # what "auto" means for few samples
         assert {name: getattr(filled, name) for name in left} == left
         changed = settings_of(toy[0], recipe=recipe, balance=0.25, warmup_epochs=3)
         assert (changed.balance, changed.warmup_epochs) == (0.25, 3)
@@ -42,6 +44,30 @@ def test_widths_follow_the_number_of_samples(samples, widths):
     for given in ({}, {"hidden": "auto"}):
         assert ACOVA(3, **given)._prepare(views, None).jobs[0].settings.hidden == widths
     assert ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings.hidden == (500, 500, 2000)
+
+
+@pytest.mark.parametrize(("samples", "weight"), [(240, 0.5), (4000, 0.125), (20_000, 0.005), (20_001, 0.0)])
+def test_neighbours_count_less_the_more_samples_there_are(samples, weight):
+    views = make_toy(n_samples=samples, sizes=(2, 2))[0]
+    assert ACOVA(3)._prepare(views, None).jobs[0].settings.neighbor_weight == pytest.approx(weight)
+    assert ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings.neighbor_weight == 0
+
+
+def test_views_of_zeros_and_ones_are_bernoulli_unless_told_otherwise(toy):
+    rng = np.random.default_rng(0)
+    views = [(rng.random((60, 5)) < 0.4).astype(float), rng.random((60, 4)), rng.normal(size=(60, 3))]
+    views[1] *= [1.0, 0.1, 0.01, 0.2]  # in [0, 1], but every feature on a scale of its own
+    for given, expected in (
+        ({}, ("bernoulli", "gaussian", "gaussian")),
+        ({"likelihood": "gaussian"}, ("gaussian",) * 3),
+        ({"recipe": "paper"}, ("gaussian",) * 3),
+        ({"likelihood": ["auto", "laplace", "auto"]}, ("bernoulli", "laplace", "gaussian")),
+    ):
+        job = ACOVA(3, **{**QUICK, **given})._prepare(views, None).jobs[0]
+        assert job.likelihoods == expected
+    scaling = ACOVA(3, **QUICK).fit(views)._scaling
+    np.testing.assert_array_equal(scaling.scales[0], 1)
+    np.testing.assert_array_equal(scaling.centers[0], 0)
 
 
 def test_with_many_samples_the_number_of_steps_stays_the_same():
@@ -154,6 +180,7 @@ def test_bad_settings_are_refused(toy, tmp_path):
         ({"assignment": "hard"}, "assignment must be .*; got 'hard'"),
         ({"neighbor_weight": -1}, "neighbor_weight must be a number at least 0 and at most 1; got -1"),
         ({"neighbor_weight": 2}, "neighbor_weight must be a number at least 0 and at most 1; got 2"),
+        ({"neighbor_weight": "some"}, "neighbor_weight must be 'auto' or a number from 0 to 1; got 'some'"),
         ({"balance": 1.5}, "balance must be a number at least 0 and at most 1; got 1.5"),
         ({"hidden": "large"}, "hidden must be 'auto' or widths of layers"),
         ({"hidden": 128}, "hidden must be 'auto' or widths of layers"),
@@ -180,7 +207,7 @@ def test_history_tells_how_often_guards_acted(toy):
     assert (calm["clipped"].dropna() == 0).all()
     assert (calm["floored"].dropna() == 0).all()
     assert (calm.loc[calm["phase"] == "train", "empty_clusters"] == 0).all()
-    tight = ACOVA(3, **SMALL, clip_norm=1e-3, min_std=100.0).fit(toy[0]).history_
+    tight = ACOVA(3, **SMALL, clip_norm=1e-3, min_std=1e4).fit(toy[0]).history_
     train = tight[tight["phase"] == "train"]
     assert (train["clipped"] == 8).all()  # every step: 240 samples in batches of 32
     seen = toy[0].observed.sum() / 240

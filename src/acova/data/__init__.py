@@ -3,7 +3,7 @@
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.formats import Dataset, read_views
 from acova.data.masks import PATTERNS, make_observed
-from acova.data.preprocessing import SCALINGS, Scaling, extremes, observed_counts, total_variances
+from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, share_a_scale, total_variances
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.views import Views, stack_views
 
@@ -15,13 +15,14 @@ __all__ = [
     "Scaling",
     "StoredViews",
     "Views",
+    "bounds",
     "dataset_names",
-    "extremes",
     "is_stored",
     "load_dataset",
     "make_observed",
     "observed_counts",
     "read_views",
+    "share_a_scale",
     "stack_views",
     "total_variances",
 ]

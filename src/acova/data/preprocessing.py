@@ -15,6 +15,9 @@ from acova.data.views import Views
 
 Affine = tuple[NDArray[np.float64], NDArray[np.float64]]
 
+_SPANS, _MOST = 0.9, 0.5
+"""Share of the view's range that a feature must span, and share of such features, for one scale of the view."""
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -35,9 +38,11 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "none" per view
+        kinds : one of "zscore", "range", "auto", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
-            ``"range"``: one mean and one range for the whole view; ``"none"``: as is.
+            ``"range"``: one mean and one range for the whole view; ``"auto"``: the range where at least half of the
+            features span nine tenths of it, as pixels, ratings and zeros and ones do, else the z-score;
+            ``"none"``: as is.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
@@ -77,15 +82,24 @@ def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.
     return np.maximum(np.array(totals), np.finfo(np.float32).tiny)  # type: ignore[no-any-return]
 
 
-def extremes(views: Views | StoredViews) -> list[tuple[float, float]]:
-    """Return the smallest and the largest observed cell of each view; NaN for a view that is observed nowhere."""
-    found = np.full((views.n_views, 2), np.nan)
+def bounds(views: Views | StoredViews) -> list[Affine]:
+    """Return the smallest and the largest observed value of every feature, view by view; infinities where none is."""
+    found = [(np.full(size, np.inf), np.full(size, -np.inf)) for size in views.sizes]
     for block in blocks_of(views):
-        for v in range(views.n_views):
+        for v, (low, high) in enumerate(found):
             rows = block.rows(v)
             if len(rows):
-                found[v] = np.fmin(found[v, 0], rows.min()), np.fmax(found[v, 1], rows.max())
-    return [(float(low), float(high)) for low, high in found]
+                found[v] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
+    return found
+
+
+def share_a_scale(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
+    """Tell whether features with these bounds are of one kind: most span (nearly) the range of them all.
+
+    Pixels, ratings, zeros and ones do. A pixel that is hardly ever lit is then no event of its own to be blown up.
+    """
+    spans = high - low >= _SPANS * (high.max() - low.min())
+    return bool(spans.mean() >= _MOST)
 
 
 def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
@@ -142,11 +156,30 @@ class _ByView:
         return np.full(self._size, self._total / self._cells), np.full(self._size, spread or 1.0)
 
 
+class _ByKind:
+    def __init__(self, size: int) -> None:
+        self._by_feature, self._by_view = _ByFeature(size), _ByView(size)
+        self._low, self._high = np.full(size, np.inf), np.full(size, -np.inf)
+
+    def add(self, rows: FloatArray) -> None:
+        self._by_feature.add(rows)
+        self._by_view.add(rows)
+        self._low, self._high = np.minimum(self._low, rows.min(axis=0)), np.maximum(self._high, rows.max(axis=0))
+
+    def result(self, name: str) -> Affine:
+        return (self._by_view if share_a_scale(self._low, self._high) else self._by_feature).result(name)
+
+
 def _check_seen(name: str, seen: bool) -> None:
     if not seen:
         msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
         raise DataError(msg)
 
 
-_LEARNERS: dict[str, Callable[[int], _Learner]] = {"zscore": _ByFeature, "range": _ByView, "none": _Identity}
+_LEARNERS: dict[str, Callable[[int], _Learner]] = {
+    "zscore": _ByFeature,
+    "range": _ByView,
+    "auto": _ByKind,
+    "none": _Identity,
+}
 SCALINGS = tuple(_LEARNERS)

@@ -30,8 +30,9 @@ class ACOVA(VariationalClusterer):
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
         of samples: (128, 128, 512) up to 3,000, (256, 256, 1024) up to 20,000, else the paper's
         (500, 500, 2000).
-    likelihood : {"gaussian", "bernoulli", "laplace"}, or one per view (sequence, or dict by view name)
-        ``"bernoulli"`` is for values in [0, 1], which are then not standardised.
+    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised; ``"auto"`` (robust) takes it for
+        views in [0, 1] most features of which span it, as pixels and zeros and ones do, else ``"gaussian"`` (paper).
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.
@@ -54,10 +55,10 @@ class ACOVA(VariationalClusterer):
         there are more than 20,000 samples, so that the number of steps stays the same.
     batch_size : int
         Samples per step of the optimiser.
-    learning_rate : float
-        Adam's learning rate for the encoders and decoders.
-    prior_learning_rate : float
-        Learning rate of the mixture's means and scales.
+    learning_rate : float or None
+        Adam's learning rate for the encoders and decoders (robust: 0.0005, paper: 0.001).
+    prior_learning_rate : float or None
+        Learning rate of the mixture's means and scales (robust: 0.01, paper: 0.05).
     weight_learning_rate : float
         Learning rate of the mixture weights' logits; 0 keeps the weights. It is slow because fast weights
         empty clusters before the views agree, and because the published program renormalises its
@@ -79,10 +80,11 @@ class ACOVA(VariationalClusterer):
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
         the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). False
         sums the errors as they come (paper).
-    neighbor_weight : float or None
-        Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; it
-        is also the weight of decoding the views that the sample lacks, which its neighbours have (robust: 0.5,
-        paper: 0, the sample alone). Needs the views in memory; views on disk are trained without.
+    neighbor_weight : float, "auto" or None
+        Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; its
+        square is the weight of decoding the views that the sample lacks, which its neighbours have. ``"auto"``
+        (robust) is 0.5 up to 2,000 samples and falls with the square of their number, to 0 above 20,000;
+        the paper's 0 is the sample alone. Needs the views in memory; views on disk are trained without.
     n_neighbors : int
         How many neighbours.
     assignment : {"draw", "exact"} or None
@@ -99,9 +101,10 @@ class ACOVA(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"zscore", "range"}
-        Scale features by statistics of observed rows: True or ``"zscore"`` feature by feature,
-        ``"range"`` by one mean and range per view.
+    standardize : bool, {"auto", "zscore", "range"} or None
+        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
+        ``"range"`` by one mean and range per view, ``"auto"`` (robust) by the range where most features share
+        it, as pixels, ratings or zeros and ones do, else feature by feature.
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}
@@ -170,7 +173,7 @@ class ACOVA(VariationalClusterer):
         latent_dim: int = 10,
         alpha: float = 10.0,
         hidden: Sequence[int] | str | None = None,
-        likelihood: str | Sequence[str] | Mapping[str, str] = "gaussian",
+        likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
         correlation: Any = "learned",
         missing: str = "precision",
         correlation_start: Any = "random",
@@ -180,8 +183,8 @@ class ACOVA(VariationalClusterer):
         warmup_epochs: int | None = None,
         epochs: int | None = None,
         batch_size: int = 256,
-        learning_rate: float = 1e-3,
-        prior_learning_rate: float = 5e-2,
+        learning_rate: float | None = None,
+        prior_learning_rate: float | None = None,
         weight_learning_rate: float = 1e-4,
         correlation_learning_rate: float = 1e-2,
         pretrain_learning_rate: float = 1e-3,
@@ -189,7 +192,7 @@ class ACOVA(VariationalClusterer):
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
         balance: float | None = None,
-        neighbor_weight: float | None = None,
+        neighbor_weight: float | str | None = None,
         n_neighbors: int = 10,
         assignment: str | None = None,
         clip_norm: float | None = 1000.0,
@@ -197,7 +200,7 @@ class ACOVA(VariationalClusterer):
         patience: int | None = None,
         tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
-        standardize: bool | str = True,
+        standardize: bool | str | None = None,
         device: str = "auto",
         precision: str = "auto",
         checkpoint: str | Path | None = None,
@@ -210,7 +213,7 @@ class ACOVA(VariationalClusterer):
         self.latent_dim = latent_dim
         self.alpha = alpha
         self.hidden: Any = hidden
-        self.likelihood = likelihood
+        self.likelihood: Any = likelihood
         self.correlation = correlation
         self.missing = missing
         self.correlation_start = correlation_start
@@ -220,8 +223,8 @@ class ACOVA(VariationalClusterer):
         self.warmup_epochs: Any = warmup_epochs
         self.epochs: Any = epochs
         self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.prior_learning_rate = prior_learning_rate
+        self.learning_rate: Any = learning_rate
+        self.prior_learning_rate: Any = prior_learning_rate
         self.weight_learning_rate = weight_learning_rate
         self.correlation_learning_rate = correlation_learning_rate
         self.pretrain_learning_rate = pretrain_learning_rate
@@ -237,7 +240,7 @@ class ACOVA(VariationalClusterer):
         self.patience = patience
         self.tol = tol
         self.view_sizes = view_sizes
-        self.standardize = standardize
+        self.standardize: Any = standardize
         self.device = device
         self.precision = precision
         self.checkpoint = checkpoint

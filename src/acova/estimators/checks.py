@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from acova.base import DataError, OptionError, check_choice, check_number
-from acova.data import SCALINGS, StoredViews, Views, extremes
+from acova.data import SCALINGS, StoredViews, Views, bounds, share_a_scale
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
@@ -27,7 +30,6 @@ _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
     **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
     **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), _NOT_NEGATIVE),
-    "neighbor_weight": {"minimum": 0, "maximum": 1},
 }
 
 _WORDS = {
@@ -46,6 +48,10 @@ def check_options(settings: "ACOVA") -> None:
         if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
             check_number(who, option, getattr(settings, option), **rule)
     _check_widths(who, settings.hidden)
+    if isinstance(settings.neighbor_weight, str):
+        check_choice(who, "neighbor_weight", settings.neighbor_weight, ("auto",), "a number from 0 to 1")
+    else:
+        check_number(who, "neighbor_weight", settings.neighbor_weight, minimum=0, maximum=1)
     if settings.balance is not False:
         check_number(who, "balance", settings.balance, minimum=0, maximum=1)
     for option, words in _WORDS.items():
@@ -85,17 +91,27 @@ def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[st
     who = type(settings).__name__
     likelihoods = _per_view(who, "likelihood", settings.likelihood, views.names)
     for likelihood in likelihoods:
-        check_choice(who, "likelihood", likelihood, LIKELIHOODS)
-    if "bernoulli" not in likelihoods:
+        check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
+    if not {"bernoulli", "auto"} & set(likelihoods):
         return likelihoods
-    for name, likelihood, (low, high) in zip(views.names, likelihoods, extremes(views), strict=True):
-        if likelihood == "bernoulli" and (low < 0 or high > 1):
-            msg = (
-                f"{who}: view {name!r} has values from {low:g} to {high:g}, but the Bernoulli "
-                "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
-            )
-            raise DataError(msg)
-    return likelihoods
+    return tuple(
+        _likelihood_of(who, name, likelihood, *limits)
+        for name, likelihood, limits in zip(views.names, likelihoods, bounds(views), strict=True)
+    )
+
+
+def _likelihood_of(who: str, name: str, likelihood: str, low: NDArray[np.float64], high: NDArray[np.float64]) -> str:
+    """Return the likelihood of a view whose features have these bounds."""
+    least, most = low.min(), high.max()
+    if likelihood == "auto":
+        return "bernoulli" if 0 <= least <= most <= 1 and share_a_scale(low, high) else "gaussian"
+    if likelihood == "bernoulli" and (least < 0 or most > 1):
+        msg = (
+            f"{who}: view {name!r} has values from {least:g} to {most:g}, but the Bernoulli "
+            "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
+        )
+        raise DataError(msg)
+    return likelihood
 
 
 def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:

@@ -12,6 +12,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "balance": False,
         "neighbor_weight": 0.0,
         "assignment": "draw",
+        "standardize": True,
+        "likelihood": "gaussian",
+        "learning_rate": 1e-3,
+        "prior_learning_rate": 5e-2,
     },
     "robust": {
         "hidden": "auto",
@@ -20,19 +24,28 @@ RECIPES: dict[str, dict[str, Any]] = {
         "epochs": 200,
         "cluster_start": "fused",
         "balance": 0.5,
-        "neighbor_weight": 0.5,
+        "neighbor_weight": "auto",
         "assignment": "draw",
+        "standardize": "auto",
+        "likelihood": "auto",
+        "learning_rate": 5e-4,
+        "prior_learning_rate": 1e-2,
     },
 }
 """Settings left at None take these values."""
 
 _WIDTHS = ((3_000, (128, 128, 512)), (20_000, (256, 256, 1024)))
-_MANY_SAMPLES = 20_000
+_FEW_SAMPLES, _MANY_SAMPLES = 2_000, 20_000
 
 
 def auto_widths(n_samples: int) -> tuple[int, ...]:
     """Return the widths that ``hidden="auto"`` stands for: few samples need no wide network."""
     return next((widths for limit, widths in _WIDTHS if n_samples <= limit), (500, 500, 2000))
+
+
+def auto_neighbor_weight(n_samples: int) -> float:
+    """Return what ``neighbor_weight="auto"`` stands for: few samples need their neighbours, many do without."""
+    return 0.5 * min(1.0, _FEW_SAMPLES / n_samples) ** 2 if n_samples <= _MANY_SAMPLES else 0.0
 
 
 def epochs_for(epochs: int, n_samples: int) -> int:
@@ -47,6 +60,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 3e-4,
         "prior_learning_rate": 1e-2,
         "learning_rate_decay": 0.9 ** (1 / 50),
+        "standardize": True,
     },
     "caltech5v": {
         "n_clusters": 7,
@@ -56,7 +70,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate_decay": 0.95 ** (1 / 20),
         "standardize": "range",
     },
-    "scene15": {"n_clusters": 15, "alpha": 20.0, "learning_rate_decay": 0.9 ** (1 / 20)},
+    "scene15": {
+        "n_clusters": 15,
+        "alpha": 20.0,
+        "learning_rate_decay": 0.9 ** (1 / 20),
+        "standardize": True,
+    },
     "fashion": {
         "n_clusters": 10,
         "alpha": 20.0,

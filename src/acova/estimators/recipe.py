@@ -233,7 +233,7 @@ def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
 
 def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
     settings = jobs[0].settings
-    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=settings.neighbor_weight)
+    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=settings.neighbor_weight**2)
     return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss)
 
 
@@ -243,7 +243,7 @@ def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
         ParameterGroup(["prior.logits"], _rates(jobs, "weight_learning_rate")),
     ]
     settings = jobs[0].settings
-    loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight)
+    loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight**2)
     return _joint_phase(jobs, runs, "train", settings.epochs, loss, prior, settings.learning_rate_decay)
 
 

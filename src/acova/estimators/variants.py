@@ -186,6 +186,8 @@ class CoDE(VariationalClusterer):
         "decay_every": 10,
         "clip_norm": 10.0,
         "density_floor": 1e-10,
+        "likelihood": "gaussian",
+        "standardize": True,
     },
 )
 class DVIMC(VariationalClusterer):

@@ -24,7 +24,7 @@ from acova.estimators.checks import check_in_memory, check_likelihoods, check_op
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means
-from acova.estimators.presets import RECIPES, auto_widths, epochs_for
+from acova.estimators.presets import RECIPES, auto_neighbor_weight, auto_widths, epochs_for
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
@@ -120,8 +120,9 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Fill in what a recipe leaves to the data."""
         if isinstance(settings.hidden, str):
             settings.hidden = auto_widths(views.n_samples)
-        if isinstance(views, StoredViews) and self.neighbor_weight is None:
-            settings.neighbor_weight = 0.0
+        if isinstance(settings.neighbor_weight, str):
+            in_memory = not isinstance(views, StoredViews)
+            settings.neighbor_weight = auto_neighbor_weight(views.n_samples) if in_memory else 0.0
         for phase in ("pretrain_epochs", "warmup_epochs", "epochs"):
             if getattr(self, phase) is None and settings.recipe == "robust":
                 setattr(settings, phase, epochs_for(getattr(settings, phase), views.n_samples))

@@ -35,9 +35,10 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "none" per view
+        kinds : one of "zscore", "range", "unit", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
-            ``"range"``: one mean and one range for the whole view; ``"none"``: as is.
+            ``"range"``: one mean and one range for the whole view; ``"unit"``: every feature to [0, 1] (a constant
+            feature to 0); ``"none"``: as is.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
@@ -126,6 +127,19 @@ class _ByFeature:
         return self._scaler.mean_, self._scaler.scale_
 
 
+class _ByFeatureRange:
+    def __init__(self, size: int) -> None:
+        self._low, self._high = np.full(size, np.inf), np.full(size, -np.inf)
+
+    def add(self, rows: FloatArray) -> None:
+        self._low, self._high = np.minimum(self._low, rows.min(axis=0)), np.maximum(self._high, rows.max(axis=0))
+
+    def result(self, name: str) -> Affine:
+        _check_seen(name, bool((self._low <= self._high).all()))
+        spread = self._high - self._low
+        return self._low, np.where(spread > 0, spread, 1.0)
+
+
 class _ByView:
     def __init__(self, size: int) -> None:
         self._size, self._cells, self._total = size, 0, 0.0
@@ -148,5 +162,10 @@ def _check_seen(name: str, seen: bool) -> None:
         raise DataError(msg)
 
 
-_LEARNERS: dict[str, Callable[[int], _Learner]] = {"zscore": _ByFeature, "range": _ByView, "none": _Identity}
+_LEARNERS: dict[str, Callable[[int], _Learner]] = {
+    "zscore": _ByFeature,
+    "range": _ByView,
+    "unit": _ByFeatureRange,
+    "none": _Identity,
+}
 SCALINGS = tuple(_LEARNERS)

@@ -99,9 +99,9 @@ class ACOVA(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"zscore", "range"}
+    standardize : bool or {"zscore", "range", "unit"}
         Scale features by statistics of observed rows: True or ``"zscore"`` feature by feature,
-        ``"range"`` by one mean and range per view.
+        ``"range"`` by one mean and range per view, ``"unit"`` every feature to [0, 1].
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}

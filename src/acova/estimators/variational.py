@@ -1,6 +1,6 @@
 """Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,9 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     recipe: str
     hidden: Any
     neighbor_weight: Any
+    pretrain_epochs: Any
+    warmup_epochs: Any
+    epochs: Any
     latent_dim: int
     alpha: float
     n_init: int
@@ -161,6 +164,14 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         params = prepared.jobs[0].settings._fit_params()
         checkpoint.open({"params": params, "seed": self.seed_, "data": fingerprint(prepared.views)})
         return checkpoint
+
+    def _epochs_of_a_run(self) -> int:
+        """Return the number of epochs of all phases; these settings have nothing left to a recipe."""
+        return int(self.pretrain_epochs + self.warmup_epochs + self.epochs)
+
+    def _together(self, job: Job) -> Hashable:
+        """Return what else must agree for runs to train together."""
+        return None
 
     def _fit_params(self) -> dict[str, Any]:
         """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
@@ -320,8 +331,7 @@ class Prepared:
     @property
     def epochs(self) -> int:
         """Number of epochs of all runs."""
-        settings = self.jobs[0].settings
-        return len(self.jobs) * int(settings.pretrain_epochs + settings.warmup_epochs + settings.epochs)
+        return len(self.jobs) * self.jobs[0].settings._epochs_of_a_run()
 
 
 def _is_sorted(order: NDArray[np.intp] | None) -> bool:

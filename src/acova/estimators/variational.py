@@ -190,7 +190,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             ensemble = agreed([run.network for run in runs], self._scaling, views, processes)
             best = ensemble.reference
         self.objective_ = float(self.objectives_[best])
-        self.history_ = pd.DataFrame(runs[best].records)
+        records = runs[best].records
+        self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         self._adopt(ensemble)
         found = infer(ensemble, self._scaling, views, processes)

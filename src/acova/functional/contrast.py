@@ -1,6 +1,7 @@
 """Losses of a batch that compare views with each other: contrast, alignment, prototypes.
 
 Each is one number for the whole batch. `rows` (N,) says which samples take part, as 1 and 0; the others change nothing.
+Where shapes begin with ``...`` there may be leading axes, of pairs of views.
 """
 
 import math
@@ -11,6 +12,7 @@ from torch.nn.functional import normalize
 
 _LEAST = 2.2e-16
 _LONGEST = 3**0.5
+_EMPTY = 1e-12
 _FAR = -1e4
 """As good as minus infinity in a sum of exponentials, with a gradient of zero where there is nothing else."""
 
@@ -57,7 +59,7 @@ def shortened(features: Tensor, longest: float = _LONGEST) -> Tensor:
 
 
 def spectral_contrast(first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
-    """Return every sample's part (N,) of the spectral contrastive loss of two views' features (N, D).
+    """Return every sample's part (..., N) of the spectral contrastive loss of two views' features (..., N, D).
 
     They sum to -(2/n) Σ_i a_i·b_i + Σ_{i≠j} (a_i·b_j)² / (n(n-1)), over the n samples that take part.
     """
@@ -73,7 +75,7 @@ def label_contrast(first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
 
     Parameters
     ----------
-    first, second : Tensor of shape (N, K)
+    first, second : Tensor of shape (..., N, K)
         Assignments; clusters are compared by the cosine of their columns, and how full the clusters are is kept even.
     rows : Tensor of shape (N,)
     """
@@ -81,12 +83,12 @@ def label_contrast(first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
     columns = [normalize((shares * rows.unsqueeze(-1)).mT, dim=-1) for shares in (first, second)]
     same = (columns[0] * columns[1]).sum(-1)
     itself = torch.eye(n_clusters, dtype=torch.bool, device=first.device)
-    total = torch.zeros_like(same.sum())
+    total = torch.zeros_like(same[..., 0])
     for mine, shares in zip(columns, (first, second), strict=True):
         likeness = torch.where(itself, same.unsqueeze(-1), mine @ mine.mT)
-        total = total + 0.5 * (likeness.logsumexp(-1) - same).mean()
-        fullness = (shares * rows.unsqueeze(-1)).sum(0) / rows.sum().clamp(min=1.0)
-        total = total + math.log(n_clusters) + torch.special.xlogy(fullness, fullness).sum()
+        total = total + 0.5 * (likeness.logsumexp(-1) - same).mean(-1)
+        fullness = (shares * rows.unsqueeze(-1)).sum(-2) / rows.sum().clamp(min=1.0)
+        total = total + math.log(n_clusters) + (fullness * fullness.clamp(min=_EMPTY).log()).sum(-1)
     return total
 
 

@@ -12,8 +12,8 @@ from acova.functional import Fused, label_contrast, mean_errors, shortened, spec
 from acova.networks.towers import Tower, round_products
 
 _WEIGHER = 100
-Told = tuple[list[Tensor], list[Tensor]]
-"""Every view's features (N, D) and cluster probabilities (N, K)."""
+Told = tuple[Tensor, Tensor]
+"""Features (V, N, D) and cluster probabilities (V, N, K) of all views."""
 
 
 class SafeContrast(nn.Module):
@@ -99,17 +99,17 @@ class SafeContrast(nn.Module):
         observed, noise : ignored
         n_complete : int
         """
-        complete, filled = [view[:n_complete] for view in views], [view[n_complete:] for view in views]
-        rows = torch.ones_like(complete[0][:, 0])
-        parts = {"complete": _contrast(self.body(complete), rows)}
+        told = self.body(views)
+        complete, filled = _cut(told, n_complete)
+        parts = {"complete": _contrast(complete)}
         total = parts["complete"]
-        if len(filled[0]):
-            told = self.body(filled)
-            opinion = torch.stack(told[1]).mean(0).detach()
-            parts["filled"] = _weighed_contrast(told, self._trust(opinion).detach())
-            after = self._after_virtual_step(complete, filled, opinion, rows)
+        if len(views[0]) > n_complete:
+            opinion = filled[1].mean(0).detach()
+            trust = self._trust(opinion)
+            parts["filled"] = _contrast(filled, trust=trust.detach())
+            after = self._after_virtual_step(views, n_complete, trust)
             total = total + parts["filled"] + after - after.detach()
-            parts["trust"] = self._trust(opinion).detach().mean()
+            parts["trust"] = trust.detach().mean()
         return {name: value.expand(len(observed)) for name, value in {"total": total, **parts}.items()}
 
     def _trust(self, opinion: Tensor) -> Tensor:
@@ -117,27 +117,25 @@ class SafeContrast(nn.Module):
         trust: Tensor = self.weigher(opinion).squeeze(-1).sigmoid()
         return trust
 
-    def _after_virtual_step(
-        self, complete: Sequence[Tensor], filled: Sequence[Tensor], opinion: Tensor, rows: Tensor
-    ) -> Tensor:
-        trust = self._trust(opinion)
+    def _after_virtual_step(self, views: Sequence[Tensor], n_complete: int, trust: Tensor) -> Tensor:
+        """Return the contrast of complete samples after a step on all samples, as a function of the weights alone."""
         start = {name: parameter.detach() for name, parameter in self.body.named_parameters()}
 
         def both(parameters: dict[str, Tensor]) -> Tensor:
-            safe = _contrast(functional_call(self.body, parameters, (complete,)), rows)
-            return safe + _weighed_contrast(functional_call(self.body, parameters, (filled,)), trust)
+            complete, filled = _cut(functional_call(self.body, parameters, (views,)), n_complete)
+            return _contrast(complete) + _contrast(filled, trust=trust)
 
         slope = grad(both)(start)
         moved = {name: value - self.virtual_rate * slope[name] for name, value in start.items()}
-        return _contrast(functional_call(self.body, moved, (complete,)), rows)
+        return _contrast(functional_call(self.body, moved, ([view[:n_complete] for view in views],)))
 
     def features(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return every view's features (N, V, D) of length 1, by which neighbours are found."""
-        return torch.stack([normalize(part, dim=-1) for part in self.body(views)[0]], dim=1)
+        return normalize(self.body(views)[0], dim=-1).movedim(0, 1)
 
     def posterior(self, views: Sequence[Tensor], observed: Tensor) -> Fused:
         """Return the mean (N, K) of what the observed views say of the clusters."""
-        shares = torch.stack(self.body(views)[1], dim=1)
+        shares = self.body(views)[1].movedim(0, 1)
         weights = (observed / observed.sum(1, keepdim=True).clamp(min=1)).to(shares.dtype).unsqueeze(-1)
         mean = torch.where(observed.unsqueeze(-1), weights * shares, 0.0).sum(1)
         return Fused(mean, torch.zeros_like(mean), weights)
@@ -172,30 +170,41 @@ class _Body(nn.Module):
         return [encoder(view) for encoder, view in zip(self.encoders, views, strict=True)]
 
     def forward(self, views: Sequence[Tensor]) -> Told:
-        """Return every view's features (N, D) and cluster probabilities (N, K)."""
-        codes = self.codes(views)
-        return [self.feature_head(code) for code in codes], [self.label_head(code).softmax(-1) for code in codes]
+        """Return the views' features and cluster probabilities."""
+        codes = torch.stack(self.codes(views))
+        return self.feature_head(codes), self.label_head(codes).softmax(-1)
 
 
-def _contrast(told: Told, rows: Tensor, *, unit: bool = False) -> Tensor:
-    """Return the contrast of all pairs of views."""
+def _cut(told: Told, at: int) -> tuple[Told, Told]:
+    """Return what is said of the samples before and after a number."""
     features, shares = told
-    cut = [normalize(part, dim=-1) if unit else shortened(part) for part in features]
-    each = [
-        spectral_contrast(cut[v], cut[w], rows).sum() + label_contrast(shares[v], shares[w], rows)
-        for v, w in combinations(range(len(cut)), 2)
-    ]
-    return torch.stack(each).sum()
+    return (features[:, :at], shares[:, :at]), (features[:, at:], shares[:, at:])
 
 
-def _weighed_contrast(told: Told, trust: Tensor) -> Tensor:
-    """Return the contrast with weighed samples; like the authors', it divides by the number of samples twice."""
+def _contrast(told: Told, rows: Tensor | None = None, *, unit: bool = False, trust: Tensor | None = None) -> Tensor:
+    """Return the contrast of all pairs of views.
+
+    Parameters
+    ----------
+    told : Told
+    rows : Tensor of shape (N,), optional
+        Which samples take part; by default all.
+    unit : bool
+        Give all features length 1 instead of shortening long ones.
+    trust : Tensor of shape (N,), optional
+        Weights of the samples in the contrast of features, which is then their weighed *mean*: as in the authors'
+        program it is divided by the number of samples twice.
+    """
     features, shares = told
-    cut = [shortened(part) for part in features]
-    rows = torch.ones_like(trust)
-    each = [
-        (trust * spectral_contrast(cut[v], cut[w], rows)).sum() / trust.sum().clamp(min=1e-12)
-        + label_contrast(shares[v], shares[w], rows)
-        for v, w in combinations(range(len(cut)), 2)
-    ]
-    return torch.stack(each).sum()
+    cut = normalize(features, dim=-1) if unit else shortened(features)
+    rows = torch.ones_like(cut[0, :, 0]) if rows is None else rows
+    pairs = list(combinations(range(len(cut)), 2))
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    each = spectral_contrast(_chosen(cut, first), _chosen(cut, second), rows)
+    weighed = each.sum(-1) if trust is None else (trust * each).sum(-1) / trust.sum().clamp(min=1e-12)
+    return (weighed + label_contrast(_chosen(shares, first), _chosen(shares, second), rows)).sum()
+
+
+def _chosen(parts: Tensor, numbers: Sequence[int]) -> Tensor:
+    """Return the parts with these numbers; an index from the host would make the device wait."""
+    return torch.stack([parts[number] for number in numbers])

@@ -55,7 +55,7 @@ SMALL = {"hidden": (32,), "latent_dim": 4, "batch_size": 32, "learning_rate": 3e
 SHORT = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 6, "epochs": 8, "precision": "float32", "device": "cuda"}
 
 
-@pytest.mark.parametrize("name", ["DVIMC", "CoDE", "MoE", "WeightedFusion", "MVP"])
+@pytest.mark.parametrize("name", ["DVIMC", "CoDE", "MoE", "WeightedFusion", "MVP", "DCP", "DSIMVC", "CPSPAN", "PMIMC"])
 def test_every_method_trains_together_on_the_gpu_as_captured_steps(name, monkeypatch):
     graphs = []
     capture = Step._capture

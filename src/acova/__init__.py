@@ -13,13 +13,31 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     from acova import base, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
-    from acova.estimators import ACOVA, BSV, DVIMC, MVP, CoDE, Concat, KNNImpute, MoE, WeightedFusion
+    from acova.estimators import (
+        ACOVA,
+        BSV,
+        CPSPAN,
+        DCP,
+        DSIMVC,
+        DVIMC,
+        MVP,
+        PMIMC,
+        CoDE,
+        Concat,
+        KNNImpute,
+        MoE,
+        WeightedFusion,
+    )
 
 __all__ = [
     "ACOVA",
     "BSV",
+    "CPSPAN",
+    "DCP",
+    "DSIMVC",
     "DVIMC",
     "MVP",
+    "PMIMC",
     "CoDE",
     "Concat",
     "KNNImpute",
@@ -37,7 +55,10 @@ __all__ = [
     "plots",
 ]
 
-_METHODS = ("ACOVA", "BSV", "CoDE", "Concat", "DVIMC", "KNNImpute", "MVP", "MoE", "WeightedFusion")
+_METHODS = (
+    *("ACOVA", "BSV", "CPSPAN", "CoDE", "Concat", "DCP", "DSIMVC", "DVIMC"),
+    *("KNNImpute", "MVP", "MoE", "PMIMC", "WeightedFusion"),
+)
 _HOMES = {"Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
 
 

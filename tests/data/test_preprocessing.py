@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from acova.base import DataError, OptionError
 from acova.data import (
@@ -134,7 +134,7 @@ def test_transform_applies_the_learned_map_to_new_samples():
 
 def test_an_unknown_scaling_is_refused():
     with pytest.raises(
-        OptionError, match=r"kind must be 'zscore', 'range', 'auto', 'none'; got 'zscor'.*Did you mean 'zscore'"
+        OptionError, match=r"kind must be 'zscore', 'range', 'auto', 'unit', 'none'; got 'zscor'.*Did you mean"
     ):
         Scaling.fit(Views.of([np.ones((2, 2))]), ("zscor",))
 
@@ -205,3 +205,13 @@ def test_views_that_stay_as_they_are_are_not_read(tmp_path):
     for file in tmp_path.iterdir():
         file.unlink()
     assert [scale.tolist() for scale in Scaling.fit(stored, ("none",) * 3).scales] == [[1] * 3, [1] * 2, [1] * 4]
+
+
+def test_unit_is_the_min_max_scaling_of_observed_rows():
+    rng = np.random.default_rng(0)
+    view, observed = rng.normal(size=(30, 4)) * [1, 5, 0, 2], rng.random((30, 1)) < 0.7
+    seen = observed[:, 0]
+    views = Views.of([view, np.ones((30, 1))], np.hstack([observed, np.ones((30, 1), bool)]))
+    ours = Scaling.fit(views, ("unit", "none")).transform(views)[0]
+    np.testing.assert_allclose(ours[seen], MinMaxScaler().fit_transform(view[seen]), atol=1e-6)
+    assert (ours[~seen] == 0).all()

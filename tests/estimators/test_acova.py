@@ -364,7 +364,7 @@ BAD_OPTIONS = [
     ({"likelihood": "normal"}, "likelihood must be 'gaussian', 'bernoulli'"),
     ({"likelihood": ["gaussian"]}, r"one entry per view \(3\); got 1"),
     ({"likelihood": {"image": "gaussian"}}, "must name every view once"),
-    ({"standardize": "minmax"}, "standardize must be 'zscore', 'range', 'auto', 'none' or True or False"),
+    ({"standardize": "minmax"}, "standardize must be 'zscore', 'range', 'auto', 'unit', 'none' or True or False"),
     ({"device": "tpu0"}, "device must be 'auto'"),
 ]
 

@@ -38,11 +38,11 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "auto", "none" per view
+        kinds : one of "zscore", "range", "auto", "unit", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
             ``"range"``: one mean and one range for the whole view; ``"auto"``: the range where at least half of the
             features span nine tenths of it, as pixels, ratings and zeros and ones do, else the z-score;
-            ``"none"``: as is.
+            ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"none"``: as is.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
@@ -84,13 +84,13 @@ def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.
 
 def bounds(views: Views | StoredViews) -> list[Affine]:
     """Return the smallest and the largest observed value of every feature, view by view; infinities where none is."""
-    found = [(np.full(size, np.inf), np.full(size, -np.inf)) for size in views.sizes]
+    learners = [_ByFeatureRange(size) for size in views.sizes]
     for block in blocks_of(views):
-        for v, (low, high) in enumerate(found):
+        for v, learner in enumerate(learners):
             rows = block.rows(v)
             if len(rows):
-                found[v] = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
-    return found
+                learner.add(rows)
+    return [(learner.low, learner.high) for learner in learners]
 
 
 def share_a_scale(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
@@ -140,6 +140,19 @@ class _ByFeature:
         return self._scaler.mean_, self._scaler.scale_
 
 
+class _ByFeatureRange:
+    def __init__(self, size: int) -> None:
+        self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
+
+    def add(self, rows: FloatArray) -> None:
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+
+    def result(self, name: str) -> Affine:
+        _check_seen(name, bool((self.low <= self.high).all()))
+        spread = self.high - self.low
+        return self.low, np.where(spread > 0, spread, 1.0)
+
+
 class _ByView:
     def __init__(self, size: int) -> None:
         self._size, self._cells, self._total = size, 0, 0.0
@@ -158,16 +171,15 @@ class _ByView:
 
 class _ByKind:
     def __init__(self, size: int) -> None:
-        self._by_feature, self._by_view = _ByFeature(size), _ByView(size)
-        self._low, self._high = np.full(size, np.inf), np.full(size, -np.inf)
+        self._by_feature, self._by_view, self._bounds = _ByFeature(size), _ByView(size), _ByFeatureRange(size)
 
     def add(self, rows: FloatArray) -> None:
-        self._by_feature.add(rows)
-        self._by_view.add(rows)
-        self._low, self._high = np.minimum(self._low, rows.min(axis=0)), np.maximum(self._high, rows.max(axis=0))
+        for learner in (self._by_feature, self._by_view, self._bounds):
+            learner.add(rows)
 
     def result(self, name: str) -> Affine:
-        return (self._by_view if share_a_scale(self._low, self._high) else self._by_feature).result(name)
+        one_scale = share_a_scale(self._bounds.low, self._bounds.high)
+        return (self._by_view if one_scale else self._by_feature).result(name)
 
 
 def _check_seen(name: str, seen: bool) -> None:
@@ -180,6 +192,7 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "zscore": _ByFeature,
     "range": _ByView,
     "auto": _ByKind,
+    "unit": _ByFeatureRange,
     "none": _Identity,
 }
 SCALINGS = tuple(_LEARNERS)

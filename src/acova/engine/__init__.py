@@ -1,6 +1,6 @@
 """Trains any network, many runs at once: phases, mini-batches, optimiser steps. It knows no model."""
 
-from acova.engine.data import Reader, RunData, StreamedData, fill_noise
+from acova.engine.data import Reader, RunData, StreamedData, batch_sizes, fill_noise
 from acova.engine.keeper import Keeper, read_state, write_whole
 from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
 from acova.engine.processes import ALONE, Processes, job_processes
@@ -12,6 +12,7 @@ from acova.engine.runtime import (
     runs_that_fit,
     seeded,
 )
+from acova.engine.strata import StratifiedData
 
 __all__ = [
     "ALONE",
@@ -23,8 +24,10 @@ __all__ = [
     "Reader",
     "RunData",
     "Runs",
+    "StratifiedData",
     "StreamedData",
     "Trainer",
+    "batch_sizes",
     "fill_noise",
     "job_processes",
     "matmul_precision",

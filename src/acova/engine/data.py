@@ -5,7 +5,7 @@ noise of a block of samples from the epoch and the block. So neither batching, n
 processes that share the samples changes what is drawn.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,10 @@ class RunData:
         Number of samples of all processes together; by default those given.
     processes : Processes
         With several, the data given are this process's `share` of the samples.
+    rows : Tensor of shape (R, m), optional
+        The rows that an epoch of each run goes through; by default all.
+    derived : bool
+        Whether training writes to the views, so that a checkpoint must keep them.
     """
 
     def __init__(
@@ -48,13 +52,20 @@ class RunData:
         held: Sequence[int] | None = None,
         n_samples: int | None = None,
         processes: Processes = ALONE,
+        rows: Tensor | None = None,
+        derived: bool = False,
     ) -> None:
         self.views = list(views)
         self.observed = observed
-        self._held = torch.tensor(range(len(observed)) if held is None else held, device=observed.device)
+        self.held = list(range(len(observed)) if held is None else held)
+        self._held = torch.tensor(self.held, device=observed.device)
         self.n_samples = observed.shape[1] if n_samples is None else n_samples
         self.device = observed.device
         self.processes = processes
+        self.rows = rows
+        self._derived = derived
+        if rows is not None:
+            self.n_samples = rows.shape[1]
 
     @property
     def resident(self) -> "RunData":
@@ -76,8 +87,20 @@ class RunData:
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
         """Yield all samples as one window."""
         share = self.processes.share(self.n_samples)
-        orders = [_order(stream, epoch, 0, self.n_samples, self.device) for stream in streams]
-        yield Window(torch.stack(orders), share, [(share.start, share.stop)])
+        order = torch.stack([_order(stream, epoch, 0, self.n_samples, self.device) for stream in streams])
+        if self.rows is None:
+            yield Window(order, share, [(share.start, share.stop)])
+        else:
+            yield Window(self.rows.gather(1, order), share, [(0, self.observed.shape[1])])
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what training wrote to the views."""
+        return {f"data.{v}": view for v, view in enumerate(self.views)} if self._derived else {}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to an earlier `state`."""
+        for v, view in enumerate(self.views if self._derived else ()):
+            view.copy_(tensors[f"data.{v}"])
 
 
 class StreamedData:
@@ -168,15 +191,39 @@ class Window:
     share: slice
     spans: list[tuple[int, int]]
 
-    def batches(self, size: int) -> Iterator[tuple[Tensor, int]]:
+    def batches(self, size: int, drop_last: str = "never") -> Iterator[tuple[Tensor, int]]:
         """Yield the rows each run has here of every batch, (R, b), and the size of the batch in all processes."""
-        whole = self.share == slice(0, self.order.shape[1])
-        for rows in torch.split(self.order, size, dim=1):
+        count = self.order.shape[1]
+        whole = self.share == slice(0, count)
+        sizes = batch_sizes(count, size, drop_last)
+        for rows in torch.split(self.order[:, : sum(sizes)], sizes, dim=1) if sizes else ():
             if whole:
                 yield rows, rows.shape[1]
             else:
                 here = rows[(rows >= self.share.start) & (rows < self.share.stop)] - self.share.start
                 yield here.unsqueeze(0), rows.shape[1]
+
+
+def batch_sizes(count: int, size: int, drop_last: str = "never") -> list[int]:
+    """Return the sizes of an epoch's batches.
+
+    Parameters
+    ----------
+    count, size : int
+        Number of samples, and of those in a batch.
+    drop_last : {"never", "joined", "partial", "always"}
+        What becomes of the last batch: it stays, a single sample joins the batch before it, it goes unless it is full,
+        it always goes.
+    """
+    sizes = [min(size, count - start) for start in range(0, count, size)]
+    match drop_last:
+        case "joined" if len(sizes) > 1 and sizes[-1] == 1:
+            return [*sizes[:-2], sizes[-2] + 1]
+        case "partial":
+            return [each for each in sizes if each == size]
+        case "always":
+            return sizes[:-1]
+    return sizes
 
 
 def fill_noise(noise: Tensor, spans: Sequence[tuple[int, int]], streams: Streams, *names: object) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from acova.base import Streams, TrainingError
-from acova.engine.data import RunData, StreamedData, fill_noise
+from acova.engine.data import RunData, StreamedData, batch_sizes, fill_noise
 from acova.engine.keeper import Keeper, State
 from acova.engine.runs import Loss, Runs
 from acova.engine.step import CLIPPED, Step
@@ -55,6 +55,10 @@ class Phase:
         A run stops after this many epochs in which its loss did not fall by `tol` times its size; None trains all
         epochs.
     tol : float
+    drop_last : {"never", "joined", "partial", "always"}
+        What becomes of an epoch's last batch, see `batch_sizes`.
+    before_epoch : callable or None
+        ``before_epoch(epoch)`` may write to the networks and to the data, in place; a resumed epoch is not begun again.
     """
 
     name: str
@@ -69,6 +73,8 @@ class Phase:
     measure: Callable[[Any], Mapping[str, Tensor]] | None = None
     patience: int | None = None
     tol: float = 0.0
+    drop_last: str = "never"
+    before_epoch: Callable[[int], None] | None = None
 
 
 class Trainer:
@@ -115,7 +121,7 @@ class Trainer:
             return  # the state is of a later phase, and phases come in order
         if state is None and prepare is not None:
             prepare()
-        if not phase.epochs:
+        if not phase.epochs or not batch_sizes(self.data.n_samples, phase.batch_size, phase.drop_last):
             return
         step = Step(phase, self.runs, self.data.resident)
         stopping = _Stopping(phase, self.runs)
@@ -123,6 +129,7 @@ class Trainer:
         if state is not None:
             self._keeper.resumed = None
             step.load(state.tensors)
+            self.data.resident.load(state.tensors)
             self.records = state.records
             stopping.load(state)
             epoch, skip = state.epoch, state.step
@@ -134,29 +141,41 @@ class Trainer:
     def _epoch(self, phase: Phase, step: Step, stopping: "_Stopping", epoch: int, skip: int) -> None:
         own = [stream.child(phase.name) for stream in self._streams]
         if not skip:
-            step.start_epoch()
-        taken = 0
+            self._begin_epoch(phase, step, epoch)
+        taken, seen = 0, 0
         for window in self.data.windows(own, epoch):
             for run, streams in enumerate(own):
                 fill_noise(step.noise[run], window.spans, streams, epoch)
-            for rows, batch in window.batches(phase.batch_size):
-                taken += 1
+            for rows, batch in window.batches(phase.batch_size, phase.drop_last):
+                taken, seen = taken + 1, seen + batch
                 if taken <= skip:
                     continue
                 step(rows, batch)
                 if self._keeper.stop_requested:
-                    self._keeper.stop(State(phase.name, epoch, taken, self.records, *stopping.state(), step.state()))
+                    self._keeper.stop(
+                        State(phase.name, epoch, taken, self.records, *stopping.state(), self._held(step))
+                    )
         step.end_epoch(epoch)
-        latest = self._latest(phase, epoch, step)
+        latest = self._latest(phase, epoch, step, seen)
         for run, record in enumerate(latest):
             if stopping.stopped[run] is None:
                 self.records[run].append(record)
         stopping.look_at(latest, epoch)
-        self._keeper.keep(lambda: State(phase.name, epoch + 1, 0, self.records, *stopping.state(), step.state()))
+        self._keeper.keep(lambda: State(phase.name, epoch + 1, 0, self.records, *stopping.state(), self._held(step)))
         if self._report is not None:
             self._report(phase.name, epoch + 1, phase.epochs, latest)
 
-    def _latest(self, phase: Phase, epoch: int, step: Step) -> list[dict[str, Any]]:
+    @staticmethod
+    def _begin_epoch(phase: Phase, step: Step, epoch: int) -> None:
+        step.start_epoch()
+        if phase.before_epoch is not None:
+            phase.before_epoch(epoch)
+
+    def _held(self, step: Step) -> dict[str, Tensor]:
+        """Return all tensors that the next step depends on."""
+        return {**step.state(), **self.data.resident.state()}
+
+    def _latest(self, phase: Phase, epoch: int, step: Step, seen: int) -> list[dict[str, Any]]:
         sums = {name: value.double() for name, value in step.sums.items()}
         extra = {} if phase.measure is None else self.runs.measure(phase.measure)
         if CLIPPED in sums:
@@ -164,7 +183,7 @@ class Trainer:
         for name in [name for name, value in sums.items() if value.ndim > 1]:
             extra[f"empty_{name}"] = (self.runs.processes.sum(sums.pop(name)) < _LEAST_MEMBERS).sum(-1)
         parts = sums
-        means = self.runs.processes.sum(torch.stack(list(parts.values()))) / self.data.n_samples
+        means = self.runs.processes.sum(torch.stack(list(parts.values()))) / seen
         means = torch.cat([means, *(value.double().unsqueeze(0) for value in extra.values())])
         names = [*parts, *extra]
         values = means.cpu()  # the only place of an epoch where the host waits for the device

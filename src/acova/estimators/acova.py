@@ -101,10 +101,10 @@ class ACOVA(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool, {"auto", "zscore", "range"} or None
+    standardize : bool, {"auto", "zscore", "range", "unit"} or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"auto"`` (robust) by the range where most features share
-        it, as pixels, ratings or zeros and ones do, else feature by feature.
+        it, as pixels, ratings or zeros and ones do, else feature by feature; ``"unit"`` every feature to [0, 1].
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}

@@ -44,6 +44,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
+    _numbers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    _words: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """What a method's own settings may be."""
     _per_sample: ClassVar[tuple[str, ...]] = ("labels_",)
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Learned arrays with one row per sample, and other learned values, that a run folder keeps."""

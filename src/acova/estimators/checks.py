@@ -11,25 +11,24 @@ from acova.data import SCALINGS, StoredViews, Views, bounds, share_a_scale
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
-from acova.networks.cyclic_vae import OUTPUTS
 
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
-_COUNT = {"minimum": 1, "integer": True}
-_EPOCHS = {"minimum": 0, "integer": True}
-_POSITIVE = {"minimum": 0, "strict": True}
-_NOT_NEGATIVE = {"minimum": 0}
+COUNT = {"minimum": 1, "integer": True}
+EPOCHS = {"minimum": 0, "integer": True}
+POSITIVE = {"minimum": 0, "strict": True}
+NOT_NEGATIVE = {"minimum": 0}
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), _COUNT),
-    **dict.fromkeys(("n_neighbors", "decay_every"), _COUNT),
+    **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), COUNT),
+    **dict.fromkeys(("n_neighbors", "decay_every"), COUNT),
     "rho": {"minimum": -1, "strict": True},
-    **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), _EPOCHS),
-    **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), _POSITIVE),
-    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), _POSITIVE),
-    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), _NOT_NEGATIVE),
-    **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), _NOT_NEGATIVE),
+    **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
+    **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), POSITIVE),
+    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), POSITIVE),
+    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
+    **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), NOT_NEGATIVE),
 }
 
 _WORDS = {
@@ -37,14 +36,13 @@ _WORDS = {
     "precision": PRECISIONS,
     "cluster_start": STARTS,
     "assignment": ("draw", "exact"),
-    "output": tuple(OUTPUTS),
 }
 
 
 def check_options(settings: "ACOVA") -> None:
     """Raise `OptionError` for the first setting that has a value it cannot have; no method has all of them."""
     who = type(settings).__name__
-    for option, rule in _NUMBERS.items():
+    for option, rule in {**_NUMBERS, **settings._numbers}.items():
         if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
             check_number(who, option, getattr(settings, option), **rule)
     _check_widths(who, settings.hidden)
@@ -54,7 +52,7 @@ def check_options(settings: "ACOVA") -> None:
         check_number(who, "neighbor_weight", settings.neighbor_weight, minimum=0, maximum=1)
     if settings.balance is not False:
         check_number(who, "balance", settings.balance, minimum=0, maximum=1)
-    for option, words in _WORDS.items():
+    for option, words in {**_WORDS, **settings._words}.items():
         if hasattr(settings, option):
             check_choice(who, option, getattr(settings, option), words)
     matrix = "a number or a matrix"

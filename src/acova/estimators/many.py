@@ -162,4 +162,4 @@ def _kind(job: Job) -> Hashable:
     correlation = getattr(settings, "correlation", None)
     learned = isinstance(correlation, str) and correlation == "learned"
     params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
-    return (type(settings), learned, job.likelihoods, repr(sorted(params.items())))
+    return (type(settings), learned, job.likelihoods, settings._together(job), repr(sorted(params.items())))

@@ -45,3 +45,25 @@ MVP_PRESETS: dict[str, dict[str, Any]] = {
     "noisymnist": {"n_clusters": 10, "standardize": False, **_MVP_OURS},  # ours
     "cub": {"n_clusters": 10, "epochs": 50},
 }
+
+# Of DCP's authors: Scene15's and Caltech's forms for more than two views (Caltech101-20), and NoisyMNIST.
+_DCP_THREE: dict[str, Any] = {"warmup_epochs": 100, "epochs": 200}
+DCP_PRESETS: dict[str, dict[str, Any]] = {
+    "handwritten": {"n_clusters": 10, **_DCP_THREE},  # ours: the authors do not configure it
+    "caltech5v": {"n_clusters": 7, "learning_rate": 3e-4, "warmup_epochs": 50, "epochs": 100},
+    "scene15": {"n_clusters": 15, **_DCP_THREE},
+    "fashion": {"n_clusters": 10, "latent_dim": 40},  # ours
+    "noisymnist": {"n_clusters": 10, "latent_dim": 40},
+    "cub": {"n_clusters": 10},  # ours
+}
+
+# Of DSIMVC's authors: Multi-Fashion, the defaults for all others; NoisyMNIST takes the row of MNIST-USPS (ours).
+DSIMVC_PRESETS: dict[str, dict[str, Any]] = {
+    **{name: {"n_clusters": count} for name, count in CLUSTERS.items()},
+    "fashion": {"n_clusters": 10, "pretrain_epochs": 200, "iterations": 300},
+    "noisymnist": {"n_clusters": 10, "initial_epochs": 80},
+}
+
+# The authors of CPSPAN and of PMIMC use one setting for all data sets.
+CPSPAN_PRESETS: dict[str, dict[str, Any]] = {name: {"n_clusters": count} for name, count in CLUSTERS.items()}
+PMIMC_PRESETS: dict[str, dict[str, Any]] = {name: {"n_clusters": count} for name, count in CLUSTERS.items()}

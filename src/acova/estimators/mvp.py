@@ -3,20 +3,19 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from acova.base import Streams
 from acova.engine import ParameterGroup, Phase, Trainer, seeded
 from acova.estimators.method_presets import MVP_PRESETS
-from acova.estimators.placing import in_chunks
+from acova.estimators.placing import in_chunks, place_by_k_means
 from acova.estimators.recipe import Job
-from acova.estimators.start import k_means
 from acova.estimators.variational import VariationalClusterer
 from acova.networks import CyclicVAE
+from acova.networks.cyclic_vae import OUTPUTS
 
 
 class MVP(VariationalClusterer):
@@ -67,7 +66,7 @@ class MVP(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"zscore", "range"}
+    standardize : bool or {"zscore", "range", "unit"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.
@@ -98,6 +97,7 @@ class MVP(VariationalClusterer):
     balance = False
     neighbor_weight = 0.0
     cluster_start = "fused"
+    _words: ClassVar[Any] = {"output": tuple(OUTPUTS)}
     _scored = ("total",)
 
     def __init__(
@@ -209,11 +209,8 @@ def _phase(trainer: Trainer, jobs: Sequence[Job], name: str, epochs: int, *, mut
 @torch.no_grad()
 def _place_clusters(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[CyclicVAE]) -> None:
     """Put the clusters where k-means finds them in one pass over the samples; the nearest centre is most probable."""
-    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
+    points = []
+    for run, network in enumerate(networks):
         chunks = [network.posterior(*batch).mean for batch in in_chunks(*trainer.data.of_run(run))]
-        points = trainer.data.processes.gather(torch.cat(chunks)).double().cpu().numpy()
-        with threadpool_limits(1):  # sums over threads come in no fixed order
-            found = k_means(points, job.settings.n_clusters, job.streams.integer("k-means"))
-        centres = torch.from_numpy(found.cluster_centers_)
-        spread = torch.full_like(centres, max(found.inertia_ / points.size, 1e-6))
-        network.prior.place(centres.to(network.prior.means.device), spread.to(network.prior.means.device))
+        points.append(trainer.data.processes.gather(torch.cat(chunks)))
+    place_by_k_means(jobs, networks, points)

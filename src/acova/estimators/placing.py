@@ -1,13 +1,15 @@
 """Where the clusters and correlations of runs that train together start, found in the runs' own data."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -39,13 +41,51 @@ def start_priors(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], data: 
     tasks = [
         (mine, job.settings.n_clusters, job.streams.integer("k-means")) for job, mine in zip(jobs, points, strict=True)
     ]
-    if len(jobs) < _WORTH_PROCESSES:
-        placed = [_placed(*task) for task in tasks]
-    else:  # threads would wait for each other: a k-means of few points is mostly Python
-        placed = Parallel(n_jobs=-1)(delayed(_placed)(*task) for task in tasks)
+    _place(networks, _side_by_side(_placed, tasks))
+
+
+@torch.no_grad()
+def place_by_k_means(jobs: Sequence["Job"], networks: Sequence[Any], points: Sequence[Tensor]) -> None:
+    """Put every run's clusters where k-means finds them in its points (N, D).
+
+    All clusters get the same round spread, so that the nearest centre is the most probable one.
+    """
+    tasks = [
+        (mine.double().cpu().numpy(), job.settings.n_clusters, job.streams.integer("k-means"))
+        for job, mine in zip(jobs, points, strict=True)
+    ]
+    _place(networks, _side_by_side(_round_clusters, tasks))
+
+
+def _place(networks: Sequence[MultiViewVAE], placed: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
     for network, (means, variances) in zip(networks, placed, strict=True):
         device = network.prior.means.device
         network.prior.place(torch.from_numpy(means).to(device), torch.from_numpy(variances).to(device))
+
+
+def _side_by_side(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Return what a function gives for every run, in processes of their own where that is worth it."""
+    if len(tasks) < _WORTH_PROCESSES:
+        return [function(*task) for task in tasks]
+    # Threads would wait for each other: a k-means of few points is mostly Python.
+    return list(Parallel(n_jobs=-1)(delayed(function)(*task) for task in tasks))
+
+
+def k_means_centers(points: Tensor, n_clusters: int, seed: int) -> Tensor:
+    """Return the centres (K, D) that k-means finds in points (N, D); with few points, some of them twice."""
+    rows = points.double().cpu().numpy()
+    count = min(n_clusters, len(rows))
+    centers = torch.from_numpy(_round_clusters(rows, count, seed)[0]).to(points)
+    return centers[torch.arange(n_clusters, device=points.device) % count]
+
+
+def _round_clusters(
+    points: NDArray[np.float64], n_clusters: int, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
+        found = k_means(points, n_clusters, seed)
+    return found.cluster_centers_, np.full_like(found.cluster_centers_, max(found.inertia_ / points.size, 1e-6))
 
 
 @dataclass(frozen=True)

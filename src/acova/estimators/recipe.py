@@ -45,7 +45,7 @@ class Job:
 
     `settings` have nothing left to a recipe. Where neighbours count, `targets` are what the latent vectors are decoded
     to, hidden views included. `variances` are the views' total variances. With several processes `views`, `targets` and
-    `observed` are this process's share of the samples.
+    `observed` are this process's share of the samples. `hidden` are the views with what they hide, for an oracle.
     """
 
     settings: "ACOVA"
@@ -58,6 +58,7 @@ class Job:
     targets: list[Tensor] | None = None
     observed: Tensor | None = None
     read: Reader | None = None
+    hidden: list[Tensor] | None = None
     variances: NDArray[np.float64] | None = None
 
     def network(self) -> MultiViewVAE:
@@ -218,7 +219,7 @@ def new_network(
 
 
 def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
-    group = ParameterGroup(_autoencoders(runs), _rates(jobs, "pretrain_learning_rate"))
+    group = ParameterGroup(_autoencoders(runs), rates(jobs, "pretrain_learning_rate"))
     settings = jobs[0].settings
     return Phase(
         "pretrain",
@@ -239,8 +240,8 @@ def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
 
 def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
     prior = [
-        ParameterGroup(["prior.means", "prior.scale"], _rates(jobs, "prior_learning_rate")),
-        ParameterGroup(["prior.logits"], _rates(jobs, "weight_learning_rate")),
+        ParameterGroup(["prior.means", "prior.scale"], rates(jobs, "prior_learning_rate")),
+        ParameterGroup(["prior.logits"], rates(jobs, "weight_learning_rate")),
     ]
     settings = jobs[0].settings
     loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight**2)
@@ -257,11 +258,11 @@ def _joint_phase(
     decay: float = 1.0,
 ) -> Phase:
     """Return a phase that trains all views together, and the correlation with them."""
-    groups = [ParameterGroup(_autoencoders(runs), _rates(jobs, "learning_rate")), *more_groups]
+    groups = [ParameterGroup(_autoencoders(runs), rates(jobs, "learning_rate")), *more_groups]
     if "correlation_parameter" in runs.parameters:
-        groups.append(ParameterGroup(["correlation_parameter"], _rates(jobs, "correlation_learning_rate")))
+        groups.append(ParameterGroup(["correlation_parameter"], rates(jobs, "correlation_learning_rate")))
     if "fusion_logits" in runs.parameters:
-        groups.append(ParameterGroup(["fusion_logits"], _rates(jobs, "prior_learning_rate")))
+        groups.append(ParameterGroup(["fusion_logits"], rates(jobs, "prior_learning_rate")))
     settings = jobs[0].settings
     return Phase(
         name,
@@ -287,7 +288,8 @@ def _autoencoders(runs: Runs) -> list[str]:
     return [name for name in runs.parameters if name.startswith(("encoders.", "decoders."))]
 
 
-def _rates(jobs: Sequence[Job], option: str) -> list[float]:
+def rates(jobs: Sequence[Job], option: str) -> list[float]:
+    """Return a learning rate of every run."""
     return [float(getattr(job.settings, option)) for job in jobs]
 
 

@@ -6,13 +6,32 @@ from typing import Any
 from acova.base import OptionError, RunFolderError, near_miss
 from acova.estimators.acova import ACOVA
 from acova.estimators.base import MultiViewClusterer
+from acova.estimators.cpspan import CPSPAN
+from acova.estimators.dcp import DCP
+from acova.estimators.dsimvc import DSIMVC
 from acova.estimators.mvp import MVP
+from acova.estimators.pmimc import PMIMC
 from acova.estimators.shallow import BSV, Concat, KNNImpute
 from acova.estimators.storage import load_run
 from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
 
 METHODS: dict[str, type[MultiViewClusterer]] = {
-    method.__name__: method for method in (ACOVA, BSV, Concat, KNNImpute, DVIMC, CoDE, MoE, WeightedFusion, MVP)
+    method.__name__: method
+    for method in (
+        ACOVA,
+        BSV,
+        Concat,
+        KNNImpute,
+        DVIMC,
+        CoDE,
+        MoE,
+        WeightedFusion,
+        MVP,
+        DCP,
+        DSIMVC,
+        CPSPAN,
+        PMIMC,
+    )
 }
 
 

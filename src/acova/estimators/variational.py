@@ -1,6 +1,6 @@
 """Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,9 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     recipe: str
     hidden: Any
     neighbor_weight: Any
+    pretrain_epochs: Any
+    warmup_epochs: Any
+    epochs: Any
     latent_dim: int
     alpha: float
     n_init: int
@@ -163,6 +166,14 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         checkpoint.open({"params": params, "seed": self.seed_, "data": fingerprint(prepared.views)})
         return checkpoint
 
+    def _epochs_of_a_run(self) -> int:
+        """Return the number of epochs of all phases; these settings have nothing left to a recipe."""
+        return int(self.pretrain_epochs + self.warmup_epochs + self.epochs)
+
+    def _together(self, job: Job) -> Hashable:
+        """Return what else must agree for runs to train together."""
+        return None
+
     def _fit_params(self) -> dict[str, Any]:
         """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
         return {name: v for name, v in self.get_params(deep=False).items() if name not in _NO_PART_OF_A_FIT}
@@ -180,7 +191,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             ensemble = agreed([run.network for run in runs], self._scaling, views, processes)
             best = ensemble.reference
         self.objective_ = float(self.objectives_[best])
-        self.history_ = pd.DataFrame(runs[best].records)
+        records = runs[best].records
+        self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         self._adopt(ensemble)
         found = infer(ensemble, self._scaling, views, processes)
@@ -321,8 +333,7 @@ class Prepared:
     @property
     def epochs(self) -> int:
         """Number of epochs of all runs."""
-        settings = self.jobs[0].settings
-        return len(self.jobs) * int(settings.pretrain_epochs + settings.warmup_epochs + settings.epochs)
+        return len(self.jobs) * self.jobs[0].settings._epochs_of_a_run()
 
 
 def _is_sorted(order: NDArray[np.intp] | None) -> bool:

@@ -26,7 +26,7 @@ from acova.functional import (
 )
 from acova.functional.aggregation import Missing
 from acova.networks.mixture_prior import MixturePrior
-from acova.networks.perceptrons import Perceptrons
+from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 
 FUSIONS = ("correlated", "constant", "product", "mixture", "weighted")
 
@@ -150,25 +150,7 @@ class MultiViewVAE(nn.Module):
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return what the encoders say, (N, V, 2D)."""
-        at = self._rows_to_compute(observed)
-        if at is None:
-            return torch.stack(self.encoders(views, together=True), dim=1)
-        parts = self.encoders([view[rows] for view, rows in zip(views, at, strict=True)], together=False)
-        n_views = len(at)
-        into = torch.cat([rows * n_views + v for v, rows in enumerate(at)])
-        flat = parts[0].new_zeros(len(observed) * n_views, parts[0].shape[1]).index_copy(0, into, torch.cat(parts))
-        estimates: Tensor = flat.view(len(observed), n_views, -1)
-        return estimates
-
-    def _rows_to_compute(self, observed: Tensor) -> list[Tensor] | None:
-        """Return each view's observed rows, or None to compute all of them.
-
-        Hidden rows are skipped on a CPU. On a GPU that would make the device wait for the host, and when several
-        runs are computed at once shapes must not depend on data.
-        """
-        if self.mapped or observed.device.type != "cpu":
-            return None
-        return [seen.nonzero().squeeze(-1) for seen in observed.unbind(1)]
+        return encode_observed(self.encoders, views, observed, mapped=self.mapped)
 
     def fuse(self, mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
         """Fuse the observed views' estimates."""
@@ -190,14 +172,7 @@ class MultiViewVAE(nn.Module):
 
     def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
         """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
-        at = self._rows_to_compute(wanted)
-        if at is None:
-            return self.decoders(latents, together=True)  # type: ignore[no-any-return]
-        parts = self.decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
-        return [
-            part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
-            for part, rows in zip(parts, at, strict=True)
-        ]
+        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
 
     def objective(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0

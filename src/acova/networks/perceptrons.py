@@ -62,6 +62,42 @@ class Perceptrons(nn.Module):
         return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
 
 
+def observed_rows(observed: Tensor, mapped: bool) -> list[Tensor] | None:
+    """Return each view's observed rows, or None to compute all of them.
+
+    Hidden rows are skipped on a CPU. On a GPU that would make the device wait for the host, and when several
+    runs are computed at once (`mapped`) shapes must not depend on data.
+    """
+    if mapped or observed.device.type != "cpu":
+        return None
+    return [seen.nonzero().squeeze(-1) for seen in observed.unbind(1)]
+
+
+def encode_observed(encoders: Perceptrons, views: Sequence[Tensor], observed: Tensor, *, mapped: bool) -> Tensor:
+    """Return what the encoders say of the views (N, P_v), (N, V, D); hidden entries mean nothing."""
+    at = observed_rows(observed, mapped)
+    if at is None:
+        return torch.stack(encoders(views, together=True), dim=1)
+    parts = encoders([view[rows] for view, rows in zip(views, at, strict=True)], together=False)
+    n_views = len(at)
+    into = torch.cat([rows * n_views + v for v, rows in enumerate(at)])
+    flat = parts[0].new_zeros(len(observed) * n_views, parts[0].shape[1]).index_copy(0, into, torch.cat(parts))
+    estimates: Tensor = flat.view(len(observed), n_views, -1)
+    return estimates
+
+
+def decode_wanted(decoders: Perceptrons, latents: Sequence[Tensor], wanted: Tensor, *, mapped: bool) -> list[Tensor]:
+    """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
+    at = observed_rows(wanted, mapped)
+    if at is None:
+        return decoders(latents, together=True)  # type: ignore[no-any-return]
+    parts = decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
+    return [
+        part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
+        for part, rows in zip(parts, at, strict=True)
+    ]
+
+
 class _Layer(nn.Module):
     """``relu(rows @ weight + bias)`` of every view; without `relu`, the product as it is, in full precision.
 

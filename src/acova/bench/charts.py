@@ -72,14 +72,15 @@ def rates(results: Results) -> "Figure | None":
     names = _with_rows(results, metric)
     figure, axes = panels(len(names), 4.0, 3.4)
     cells = results.cells[results.cells["metric"] == metric]
+    shift = 4.0 / len(results.spec.methods)  # side by side, error bars can be told apart
     for ax, name in zip(axes, names, strict=True):
         for number, method in enumerate(results.spec.methods):
             mine = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values("missing_percent")
             if (mine["runs"] > 0).any():
-                look = _look(number)
-                ax.errorbar(mine["missing_percent"], mine["mean"], mine["std"].fillna(0), label=method.name, **look)
-                hollow = {**look, "linestyle": "none", "markerfacecolor": "white", "capsize": 0}
-                ax.errorbar(mine["missing_percent"] + 1.2, mine["published_mean"], **{**hollow, "alpha": 0.7})
+                look, x = _look(number), mine["missing_percent"] + shift * number - 2.0
+                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=method.name, elinewidth=0.8, **look)
+                hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
+                ax.plot(x, mine["published_mean"], markerfacecolor="white", markersize=5, alpha=0.8, **hollow)
         ax.set(title=name, xlabel="samples that lack views [%]", ylabel=NAMES[metric])
     hollow_note = "; hollow marks: published" if cells["published_mean"].notna().any() else ""
     _legend(figure, axes, f"mean and standard deviation over runs{hollow_note}")
@@ -101,7 +102,9 @@ def sweep(results: Results) -> "Figure | None":
             mine = mine.sort_values("x").dropna(subset=["mean"])
             ax.errorbar(mine["x"], mine["mean"], mine["std"].fillna(0), label=f"{rate:g} %", **_look(number))
         ax.set(title=name, xlabel={"alpha": "α", "latent_dim": "latent dimension D"}.get(spec.x, spec.x))
-        ax.set(ylabel=NAMES[metric], xscale="log" if spec.x == "alpha" else "linear")
+        ax.set(ylabel=NAMES[metric])
+        if spec.x == "alpha":
+            _logarithmic(ax)
     _legend(figure, axes, "samples that lack views")
     return figure
 
@@ -139,7 +142,8 @@ def runtime(results: Results) -> "Figure | None":
                 look = _look(number)
                 ax.plot(x, y, marker=look["marker"], color=look["color"], markersize=8, linestyle="none")
                 ax.annotate(method.name, (x, y), (6, 4), textcoords="offset points", fontsize=9)
-        ax.set(title=name, xscale="log", xlabel="seconds per epoch", ylabel="ACC")
+        ax.set(title=name, xlabel="seconds per epoch", ylabel="ACC")
+        _logarithmic(ax)
         ax.margins(x=0.25, y=0.15)
     return figure
 
@@ -157,17 +161,18 @@ def convergence(results: Results) -> "Figure | None":
             history = (row.get("records", {}).get("history") or {}).get("total")
             if place[2] == longest and history:
                 epochs = range(1, len(history) + 1)
-                ax.plot(epochs, history, color=PALETTE[0], linewidth=1, label="objective" if place[3] == 0 else None)
+                ax.plot(epochs, history, color=PALETTE[0], linewidth=1)
         beside = ax.twinx()
         acc = pd.DataFrame([(ends[place[2]], row["acc"]) for place, row in rows.items()], columns=["x", "acc"])
         mean = acc.groupby("x")["acc"].agg(["mean", "std"])
         look = {**_look(3), "linestyle": "--"}
-        beside.errorbar(mean.index, mean["mean"], mean["std"].fillna(0), label="ACC", **look)
+        beside.errorbar(mean.index, mean["mean"], mean["std"].fillna(0), **look)
         ax.set(title=name, xlabel="epoch", ylabel="objective")
         ax.yaxis.label.set_color(PALETTE[0])
         beside.set_ylabel("ACC", color=PALETTE[3])
-        handles = [*ax.get_legend_handles_labels()[0], *beside.get_legend_handles_labels()[0]]
-        ax.legend(handles, ["objective", "ACC"], frameon=False, loc="center right")
+    handles: list[Any] = [axes[0].lines[0], beside.containers[0]]
+    labels = ["objective of the longest fits", "ACC of fits that end there"]
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -204,6 +209,16 @@ def _look(number: int) -> dict[str, Any]:
         "linewidth": 1.4,
         "markersize": 5,
     }
+
+
+def _logarithmic(ax: "Axes") -> None:
+    """Scale the first axis by its logarithm, with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    ax.xaxis.set_minor_locator(NullLocator())
 
 
 def _legend(figure: "Figure", axes: "list[Axes]", title: str) -> None:

@@ -1,5 +1,6 @@
 """Correlation matrices and maps."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,10 +59,14 @@ def over_epochs(results: Results) -> "Figure | None":
                 if not found:
                     continue
                 ax = part.add_subplot(grid[line, column])
-                _matrix(ax, found[0][1], found[0][0] if column == 0 else None)
+                names_of_views, matrix = found[0]
+                image = _matrix(
+                    ax, matrix, names_of_views if column == 0 else (), names_of_views if line + 1 == lines else ()
+                )
                 ax.set_title(f"epoch {end}" if line == 0 else "", fontsize=9)
                 if column == 0:
                     ax.set_ylabel(f"{missing:g} %", fontsize=10)
+        part.colorbar(image, ax=part.axes, shrink=0.5, location="left")
         ax = part.add_subplot(grid[:, columns:])
         _distances(ax, results, name, max(ends, key=lambda method: ends[method]))
         part.suptitle(name)
@@ -92,7 +97,7 @@ def stability(results: Results) -> "Figure | None":
         found = _matrices(results, name, rate)
         stack = np.stack([matrix for _, matrix in found])
         spread = stack.std(axis=0, ddof=1) if len(stack) > 1 else np.zeros_like(stack[0])
-        image = _matrix(ax, stack.mean(axis=0), found[0][0])
+        image = _matrix(ax, stack.mean(axis=0), found[0][0], found[0][0])
         for (row, column), value in np.ndenumerate(stack.mean(axis=0)):
             colour = "white" if abs(value) > 0.6 else "black"
             text = f"{value:.2f}" if row == column else f"{value:.2f}\n±{spread[row, column]:.2f}"
@@ -123,7 +128,7 @@ def maps(results: Results) -> "Figure | None":
         ax.set(xticks=[], yticks=[], title=f"{method}, {low:g} %: ACC {row['acc']:.3f}")
     if learned:
         names, matrix = learned[0]
-        image = _matrix(axes[-1], matrix, names)
+        image = _matrix(axes[-1], matrix, names, names)
         axes[-1].set_title(f"{spec.methods[-1].name}, {high:g} %: R")
         figure.colorbar(image, ax=axes[-1], shrink=0.8)
     return figure
@@ -143,10 +148,8 @@ def _matrices(
     return found
 
 
-def _matrix(ax: "Axes", matrix: NDArray[np.float64], names: list[str] | None) -> Any:
+def _matrix(ax: "Axes", matrix: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]) -> Any:
     image = ax.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
-    ax.set(xticks=[], yticks=[])
-    if names:
-        ax.set_yticks(range(len(names)), names, fontsize=8)
-        ax.set_xticks(range(len(names)), names, fontsize=8, rotation=45, ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(len(rows)), rows, fontsize=8)
+    ax.set_xticks(range(len(columns)), columns, fontsize=8, rotation=45, ha="right", rotation_mode="anchor")
     return image

@@ -176,7 +176,8 @@ def comparison_markdown(results: Results, found: Comparison) -> str:
     lines = [
         f"### Comparison over {found.n_cells} cells, {name}",
         "",
-        f"Friedman: p = {found.friedman:.2g}. Average ranks that differ by less than {found.critical_difference:.2f} "
+        ("" if pd.isna(found.friedman) else f"Friedman: p = {found.friedman:.2g}. ")
+        + f"Average ranks that differ by less than {found.critical_difference:.2f} "
         f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {found.ranks.index[0]} against "
         "each other method, p corrected by Holm's procedure.",
         "",
@@ -251,6 +252,7 @@ def show(results: Results, metrics: Iterable[str]) -> None:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.ranks.items())
         console.print(
             f"Average ranks over {found.n_cells} cells ({NAMES[results.spec.metrics[0]]}): {ranks}. "
-            f"Friedman p = {found.friedman:.2g}; critical difference {found.critical_difference:.2f}.",
+            + ("" if pd.isna(found.friedman) else f"Friedman p = {found.friedman:.2g}; ")
+            + f"critical difference {found.critical_difference:.2f}.",
             highlight=False,
         )

@@ -90,8 +90,10 @@ def run_bench(
     groups = grouped(todo, group_size) if together else [[job] for job in todo]
     with Progress(todo, Pace(store.rows.values()), shown=verbose) as progress:
         queue = _Queue(store, outcome, progress.pace, budget, retry=retry)
-        here = [group for group in groups if backend == "local" and gpu and _trains(group[0])]
-        others = groups if not here else [group for group in groups if group not in here]
+        here: list[list[Job]] = []
+        others: list[list[Job]] = []
+        for group in groups:
+            (here if gpu and backend == "local" and _trains(group[0]) else others).append(group)
         for rows in _here(queue.tasks(here), device):
             queue.finish(rows, progress)
         workers = _Workers(n_jobs, backend, scheduler, len(others))

@@ -97,6 +97,17 @@ class Store:
                 os.close(file)
         self.refresh()
 
+    def adopt(self, keys: Iterable[str]) -> int:
+        """Copy rows of these jobs that other stores of the folder have; return how many."""
+        wanted = set(keys) - set(self.rows)
+        found: dict[str, dict[str, Any]] = {}
+        for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
+            if path.name != self.path.name:
+                held = Store(path).rows
+                found |= {key: held[key] for key in wanted & set(held) if "failed" not in held[key]}
+        self.append(found.values())
+        return len(found)
+
     def claim(self, key: str) -> bool:
         """Take a job for this process, unless another runner works on it."""
         return self._locks.take(_byte(key))

@@ -108,13 +108,16 @@ def _tex(text: str, keep: str = "") -> str:
 # --- from results to tables ---------------------------------------------------------------------
 
 
-def grids(results: Results, metric: str) -> list[Grid]:
-    """Return a table per data set: mean ± deviation, then published mean and the difference in points."""
+def grids(results: Results, metric: str, *, published_alone: bool = True) -> list[Grid]:
+    """Return a table per data set: mean ± deviation, then published mean and the difference in points.
+
+    Data sets without a result are left out, or shown with what was published.
+    """
     made = []
     cells = results.cells[results.cells["metric"] == metric]
     for data in results.spec.data:
         mine = cells[cells["dataset"] == data.name]
-        if (mine["runs"] > 0).any() or mine["published_mean"].notna().any():
+        if (mine["runs"] > 0).any() or (published_alone and mine["published_mean"].notna().any()):
             made.append(_grid(results, mine, f"{data.name}, {NAMES[metric]}", metric))
     return made
 
@@ -243,10 +246,13 @@ def show(results: Results, metrics: Iterable[str]) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=140)
+        console = Console(width=160)
     for metric in metrics:
-        for grid in grids(results, metric):
+        for grid in grids(results, metric, published_alone=False):
             console.print(grid.rich())
+    absent = [data.name for data in results.spec.data if not any(place[0] == data.name for place in results.rows)]
+    if absent:
+        console.print(f"No results yet: {', '.join(absent)}.", highlight=False)
     found = comparison(results)
     if found:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.ranks.items())

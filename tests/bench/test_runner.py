@@ -173,6 +173,22 @@ def test_a_group_gives_the_rows_of_its_members(folder):
         assert (one["key"], one["acc"], one["nmi"]) == (other["key"], other["acc"], other["nmi"])
 
 
+def test_on_a_gpu_groups_are_computed_here_and_written_one_by_one(folder, monkeypatch):
+    from acova.bench import runner
+
+    monkeypatch.setattr(runner, "_on_gpu", lambda device: True)
+    deeper = {**TINY, "hidden": [8, 8]}
+    methods = [{"name": name, "use": "ACOVA", "settings": held} for name, held in (("a", TINY), ("b", deeper))]
+    spec = spec_in(folder, [*methods, "Concat"], missing=[20, 40])
+    written = []
+    append = Store.append
+    monkeypatch.setattr(Store, "append", lambda self, rows: (written.append(len(rows)), append(self, rows)))
+    store = Store(folder / "rows.jsonl")
+    outcome = run_bench(spec, store, device="cpu", n_jobs=1, group_size=3)
+    assert (outcome.done, written) == (12, [3, 1, 3, 1, 1, 1, 1, 1])
+    assert Counter(row["together"] for row in store.rows.values()) == {3: 6, 1: 6}
+
+
 def test_one_bad_run_does_not_take_its_group_with_it(folder, monkeypatch):
     import acova.estimators
 

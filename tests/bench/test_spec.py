@@ -5,7 +5,9 @@ import pytest
 from acova.base import OptionError
 from acova.bench import BenchSpec, DataSpec, MethodSpec, paper_names, paper_spec
 from acova.bench.commands import seconds_of, settings_of, spread
+from acova.bench.fitting import keywords_of
 from acova.estimators import ACOVA
+from acova.estimators.registry import METHODS
 
 
 def spec(**changes):
@@ -34,6 +36,15 @@ def test_none_tuples_and_sweeps_come_through():
     assert made.methods[1].settings == {"clip_norm": None, "hidden": (8, 8), "alpha": 5}
     assert {m.family for m in made.methods} == {"A"}
     assert BenchSpec.from_dict(tomllib.loads(made.to_toml())) == made
+
+
+def test_the_papers_methods_are_classes_of_the_library_or_named_places():
+    not_yet = {"DCP", "CPSPAN", "DSIMVC", "PMIMC"}
+    for name in paper_names():
+        for method in paper_spec(name).methods:
+            assert method.use in METHODS or ":" in method.use or method.use in not_yet, (name, method.use)
+            known = keywords_of(method)
+            assert ":" in method.use or not known or set(method.settings) <= set(known), (name, method.name)
 
 
 def test_jobs_are_the_product_and_runs_are_seeds():

@@ -57,7 +57,8 @@ def _imported(place: str, folder: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except ImportError as error:
-        msg = f"{place!r} cannot be imported ({error}); install it, or put {module}.py beside the spec."
+        beside = "" if "." in module else f", or put {module}.py beside the spec"
+        msg = f"{place!r} cannot be imported ({error}); install it{beside}."
         raise OptionError(msg) from error
     except AttributeError as error:
         msg = f"{place!r} cannot be imported: module {module!r} has no {name!r}."
@@ -150,8 +151,10 @@ def problem_of(item: DataSpec | MethodSpec, folder: str = "") -> str:
             method_class(item.use, item.name and folder)
         elif item.source in dataset_names() and CATALOGUE[item.source].files and find_file(item.source) is None:
             return "" if CATALOGUE[item.source].fetch else "its file is not on this machine and cannot be downloaded"
-    except (AcovaError, ImportError) as error:
+    except AcovaError as error:
         return str(error)
+    except ImportError as error:  # the cache is looked for by a package that may be absent
+        return f"its file is not in the folder that ACOVA_DATA names, and the cache cannot be found ({error})"
     return ""
 
 

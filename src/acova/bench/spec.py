@@ -302,7 +302,7 @@ def _swept(who: str, table: dict[str, Any]) -> Iterator[MethodSpec]:
         at = dict(zip(sweep, values, strict=True))
         name = ", ".join([family, *(f"{key}={value}" for key, value in at.items())])
         settings = {**table.get("settings", {}), **at}
-        yield _one(who, MethodSpec, {"family": family, **table, "name": name, "settings": settings})
+        yield _one(who, MethodSpec, {"family": family, "use": family, **table, "name": name, "settings": settings})
 
 
 def _chosen(name: str, known: Sequence[Any], kind: type) -> list[Any]:

@@ -72,11 +72,11 @@ def test_quick_show_and_changed_settings_have_files_of_their_own(acova, spec_fil
     assert len(Store(out / "mine-quick.jsonl").rows) == 1
     code, _, told = acova("bench", spec_file, "--out", out, "--show")
     assert (code, told) == (0, "")
-    assert not (out / "mine.jsonl").exists()
+    assert Store(out / "mine.jsonl").rows == Store(out / "mine-quick.jsonl").rows  # the same fit: taken over, not run
     arguments = ["--methods", "Concat", "--runs", 1, "--missing", 20, "--set", "balance=true", "--jobs", 1, "--quiet"]
     assert acova("bench", spec_file, "--out", out, *arguments)[0] == 0
-    (row,) = Store(out / "mine.jsonl").rows.values()
-    assert row["settings"] == {"balance": True}
+    settings = [row["settings"] for row in Store(out / "mine.jsonl").rows.values()]
+    assert settings == [{}, {"balance": True}]
     assert (out / "mine-changed.md").exists()
 
 

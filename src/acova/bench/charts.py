@@ -226,6 +226,6 @@ def _legend(figure: "Figure", axes: "list[Axes]", title: str) -> None:
     for ax in axes:
         found, labels = ax.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False, title=title
-    )
+    widest = max(map(len, handles), default=0) + 8  # a character is about a twelfth of an inch
+    columns = max(1, min(4, len(handles), int(figure.get_figwidth() * 12 / widest)))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False, title=title)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acova.base.version import __version__
 
 if TYPE_CHECKING:
-    from acova import base, data, engine, estimators, functional, metrics, networks, plots
+    from acova import base, bench, data, engine, estimators, functional, metrics, networks, plots
     from acova.data import Views
     from acova.estimators import (
         ACOVA,
@@ -46,6 +46,7 @@ __all__ = [
     "WeightedFusion",
     "__version__",
     "base",
+    "bench",
     "data",
     "engine",
     "estimators",

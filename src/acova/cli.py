@@ -14,6 +14,7 @@ import typer
 
 from acova.base import AcovaError, DataError, OptionError, ProcessError, near_miss
 from acova.base.version import __version__
+from acova.bench.commands import ListCommand, bench, paper
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command(cls=ListCommand)(bench)
+app.command(cls=ListCommand)(paper)
 _OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoint")
 """Estimator keywords that `fit` offers in its own way, or that files settle."""
 

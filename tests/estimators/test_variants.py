@@ -218,7 +218,7 @@ def test_dvimc_has_its_authors_settings(toy):
 
 def test_keywords_are_acovas_but_for_what_is_fixed():
     offered = set(inspect.signature(ACOVA).parameters)
-    gone = {"correlation", "missing", "correlation_start", "correlation_learning_rate"}
+    gone = {"correlation", "n_correlations", "missing", "correlation_start", "correlation_learning_rate"}
     assert set(inspect.signature(MoE).parameters) == offered - gone
     assert set(inspect.signature(CoDE).parameters) == offered - gone | {"rho"}
     recipe = {*RECIPES["paper"], "recipe", "warmup_kl", "n_neighbors"} - {"hidden", "pretrain_epochs", "epochs"}

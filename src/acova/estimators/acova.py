@@ -26,6 +26,8 @@ class ACOVA(VariationalClusterer):
         Dimension of the latent vector.
     alpha : float
         Weight of the alignment between the fused posterior and each view's own.
+    elbo_weight : float
+        Weight of the evidence bound; 0 trains by the alignment alone, which is an ablation.
     hidden : tuple of int, "auto" or None
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
         of samples: (128, 128, 512) up to 3,000, (256, 256, 1024) up to 20,000, else the paper's
@@ -36,6 +38,9 @@ class ACOVA(VariationalClusterer):
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.
+    n_correlations : int
+        Number of learned correlation matrices: 1 for all latent dimensions, `latent_dim` for one each, or any number in
+        between for stretches of dimensions that share one.
     missing : {"precision", "marginal"}
         How an absent view leaves the fusion: the paper's masked precision, or the exact marginal.
     correlation_start : {"random", "identity", "similarity"}, float or array of shape (V, V)
@@ -132,7 +137,9 @@ class ACOVA(VariationalClusterer):
         How much each view counted in a sample's latent mean, averaged over the latent dimensions; rows
         sum to 1, a missing view has 0, and correlated views can get negative weights.
     correlation_ : array of shape (V, V)
-        Correlation of the views' errors; of a consensus, the mean over the runs.
+        Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
+    correlations_ : array of shape (n_correlations, V, V)
+        Every one of them.
     weights_, means_, variances_ : arrays of shape (K,), (K, D), (K, D)
         The mixture prior.
     history_ : DataFrame
@@ -172,9 +179,11 @@ class ACOVA(VariationalClusterer):
         recipe: str = "robust",
         latent_dim: int = 10,
         alpha: float = 10.0,
+        elbo_weight: float = 1.0,
         hidden: Sequence[int] | str | None = None,
         likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
         correlation: Any = "learned",
+        n_correlations: int = 1,
         missing: str = "precision",
         correlation_start: Any = "random",
         n_init: int = 1,
@@ -212,9 +221,11 @@ class ACOVA(VariationalClusterer):
         self.recipe = recipe
         self.latent_dim = latent_dim
         self.alpha = alpha
+        self.elbo_weight = elbo_weight
         self.hidden: Any = hidden
         self.likelihood: Any = likelihood
         self.correlation = correlation
+        self.n_correlations = n_correlations
         self.missing = missing
         self.correlation_start = correlation_start
         self.n_init = n_init

@@ -22,12 +22,12 @@ NOT_NEGATIVE = {"minimum": 0}
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), COUNT),
-    **dict.fromkeys(("n_neighbors", "decay_every"), COUNT),
+    **dict.fromkeys(("n_neighbors", "decay_every", "n_correlations"), COUNT),
     "rho": {"minimum": -1, "strict": True},
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), POSITIVE),
     **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), POSITIVE),
-    **dict.fromkeys(("alpha", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
+    **dict.fromkeys(("alpha", "elbo_weight", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
     **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), NOT_NEGATIVE),
 }
 
@@ -55,11 +55,29 @@ def check_options(settings: "ACOVA") -> None:
     for option, words in {**_WORDS, **settings._words}.items():
         if hasattr(settings, option):
             check_choice(who, option, getattr(settings, option), words)
+    _check_correlations(who, settings)
     matrix = "a number or a matrix"
     if isinstance(getattr(settings, "correlation", None), str):
         check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(getattr(settings, "correlation_start", None), str):
         check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+
+
+def _check_correlations(who: str, settings: "ACOVA") -> None:
+    if settings.n_correlations > settings.latent_dim:
+        msg = (
+            f"{who}: n_correlations must be at most latent_dim={settings.latent_dim}, one matrix for each dimension; "
+            f"got {settings.n_correlations}."
+        )
+        raise OptionError(msg)
+    if settings.n_correlations > 1 and not (
+        isinstance(settings.correlation, str) and settings.correlation == "learned"
+    ):
+        msg = (
+            f"{who}: n_correlations={settings.n_correlations} counts learned matrices, but "
+            f"correlation={settings.correlation!r} is not learned; leave one of them out."
+        )
+        raise OptionError(msg)
 
 
 def _check_widths(who: str, hidden: Any) -> None:

@@ -16,6 +16,7 @@ from acova.estimators.variational import Prepared, VariationalClusterer
 
 _FREE = (
     "alpha",
+    "elbo_weight",
     "correlation",
     "correlation_start",
     "rho",
@@ -156,10 +157,18 @@ def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:
     return {"params": params, "seed": seeds, "data": [fingerprint(mine.views) for mine in prepared]}
 
 
+def kind_of(estimator: VariationalClusterer) -> Hashable:
+    """Return what must agree for fits on the same samples to train together, as far as the settings decide it."""
+    return _kind_of(estimator._resolved())
+
+
 def _kind(job: Job) -> Hashable:
     """Return what must agree for runs to train together."""
-    settings = job.settings
+    return _kind_of(job.settings), job.likelihoods, job.settings._together(job)
+
+
+def _kind_of(settings: VariationalClusterer) -> Hashable:
     correlation = getattr(settings, "correlation", None)
     learned = isinstance(correlation, str) and correlation == "learned"
     params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
-    return (type(settings), learned, job.likelihoods, settings._together(job), repr(sorted(params.items())))
+    return type(settings), learned, repr(sorted(params.items()))

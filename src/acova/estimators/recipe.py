@@ -192,8 +192,14 @@ def new_network(
     n_views = len(view_sizes)
     learned = _is_word(settings.correlation, "learned")
     if learned:
-        noise = streams.numpy("correlation").standard_normal(n_views * (n_views + 1) // 2)
-        matrix = starting_correlation(settings.correlation_start, n_views, noise)
+        numbers = streams.numpy("correlation")
+        starts = [
+            starting_correlation(
+                settings.correlation_start, n_views, numbers.standard_normal(n_views * (n_views + 1) // 2)
+            )
+            for _ in range(settings.n_correlations)
+        ]
+        matrix = starts[0] if len(starts) == 1 else torch.stack(starts)
     elif _is_word(settings.correlation, "identity"):
         matrix = torch.eye(n_views)
     else:
@@ -215,6 +221,7 @@ def new_network(
             fusion=settings.fusion,
             scale_is=settings.scale_is,
             density_floor=settings.density_floor,
+            elbo_weight=settings.elbo_weight,
         )
 
 
@@ -281,7 +288,7 @@ def _joint_phase(
 
 
 def _correlation_distance(network: MultiViewVAE) -> dict[str, Tensor]:
-    return {"correlation_distance": distance_to_identity(network.correlation())}
+    return {"correlation_distance": distance_to_identity(network.correlation()).mean()}
 
 
 def _autoencoders(runs: Runs) -> list[str]:

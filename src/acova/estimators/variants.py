@@ -24,6 +24,7 @@ from acova.networks import MultiViewVAE
 _Class = TypeVar("_Class", bound=type)
 _NO_CORRELATION: dict[str, Any] = {
     "correlation": "identity",
+    "n_correlations": 1,
     "missing": "marginal",
     "correlation_start": "identity",
     "correlation_learning_rate": 1e-2,

@@ -58,6 +58,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     fusion: str = "correlated"
     scale_is: str = "std"
     density_floor: float = 0.0
+    n_correlations: int = 1
+    elbo_weight: float = 1.0
     decay_every: int = 1
     _scored: ClassVar[tuple[str, ...]] = ("reconstruction", "kl_z", "kl_c")
     """Parts of the objective that make the score."""
@@ -211,12 +213,14 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         log_weights, means, variances = (part.cpu().numpy() for part in self.network_.prior())
         self.weights_, self.means_, self.variances_ = np.exp(log_weights), means, variances
         if self.network_.correlates:
-            self.correlation_ = self._mean_correlation()
+            self.correlations_ = self._mean_correlations()
+            self.correlation_ = self.correlations_.mean(axis=0)
         self._n_features_out = self.latent_dim
 
-    def _mean_correlation(self) -> NDArray[np.float64]:
-        matrices = [network.correlation().cpu().numpy() for network in self._ensemble.networks]
-        return np.asarray(np.mean(matrices, axis=0))
+    def _mean_correlations(self) -> NDArray[np.float64]:
+        """Return the matrix of every stretch of the latent dimensions, averaged over the runs, (G, V, V)."""
+        matrices = np.mean([network.correlation().cpu().numpy() for network in self._ensemble.networks], axis=0)
+        return np.asarray(matrices.reshape(-1, *matrices.shape[-2:]))
 
     # --- using what was learned -----------------------------------------------------------------
 

@@ -45,8 +45,9 @@ def fuse(
         Each view's estimate and its standard deviation.
     observed : Tensor of bool, shape (..., V)
         True where the view is present.
-    correlation : Tensor of shape (V, V), optional
-        R; None means the identity, which is the product of experts.
+    correlation : Tensor of shape (V, V) or (G, V, V), optional
+        R; None means the identity, which is the product of experts. G matrices each rule one of G stretches of the
+        latent dimensions, as equal in length as can be.
     missing : {"precision", "marginal"}
         What an absent view does. ``"precision"`` (the paper) inverts the full R and keeps the observed
         block of the inverse. ``"marginal"`` (exact) inverts the observed block of R. They agree on
@@ -62,12 +63,26 @@ def fuse(
         raise ValueError(msg)
     if correlation is None:
         return product_of_experts(mean, std, observed)
+    if correlation.ndim > 2:
+        return _fused_in_groups(mean, std, observed, correlation, missing)
     centre, root_precision = _standardised(mean, std, observed)
     whitener = _whitener(correlation.to(root_precision.dtype), observed, missing)
     whitened = _across_views(whitener, root_precision)
     # A sum of squares: the fused precision cannot turn negative however R is conditioned.
     precision = whitened.square().sum(-2)
     return _fused(centre, root_precision * _across_views(whitener.mT, whitened), precision, mean)
+
+
+def _fused_in_groups(mean: Tensor, std: Tensor, observed: Tensor, correlation: Tensor, missing: Missing) -> Fused:
+    """Fuse stretches of the latent dimensions, each under its own matrix of (G, V, V)."""
+    parts = zip(
+        mean.tensor_split(len(correlation), dim=-1),
+        std.tensor_split(len(correlation), dim=-1),
+        correlation.unbind(0),
+        strict=True,
+    )
+    fused = [fuse(some_mean, some_std, observed, matrix, missing) for some_mean, some_std, matrix in parts]
+    return Fused(*(torch.cat(same, dim=-1) for same in zip(*fused, strict=True)))
 
 
 def fuse_constant(mean: Tensor, std: Tensor, observed: Tensor, rho: Tensor | float) -> Fused:

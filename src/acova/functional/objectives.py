@@ -27,9 +27,9 @@ class ObjectiveParts(NamedTuple):
         """Return minus the evidence lower bound (up to the likelihood's constant)."""
         return self.reconstruction + self.kl_z + self.kl_c
 
-    def total(self, alpha: float | Tensor) -> Tensor:
-        """Return the paper's objective: -ELBO + α·alignment."""
-        return self.negative_elbo() + alpha * self.alignment
+    def total(self, alpha: float | Tensor, elbo_weight: float | Tensor = 1.0) -> Tensor:
+        """Return the paper's objective: -ELBO + α·alignment, the first part weighted."""
+        return elbo_weight * self.negative_elbo() + alpha * self.alignment
 
     def mean(self) -> "ObjectiveParts":
         """Average every part over the samples."""

@@ -45,8 +45,9 @@ class MultiViewVAE(nn.Module):
         ``"gaussian"`` or ``"bernoulli"`` for each view.
     alpha : float
         Weight of the alignment.
-    correlation : Tensor of shape (V, V)
-        The start of the learned matrix, or the matrix itself when it is not learned.
+    correlation : Tensor of shape (V, V) or (G, V, V)
+        The start of the learned matrix, or the matrix itself when it is not learned; or one matrix for each of G
+        stretches of the latent dimensions.
     learn_correlation : bool
     missing : {"precision", "marginal"}
     min_std : float
@@ -62,10 +63,13 @@ class MultiViewVAE(nn.Module):
         What the encoders' second head and the prior's scale stand for.
     density_floor : float
         Added to the joint densities of training's responsibilities.
+    elbo_weight : float
+        Weight of the evidence bound.
     """
 
     correlation_value: Tensor
     alpha: Tensor
+    elbo_weight: Tensor
     reconstruction_weights: Tensor
     mapped = False
     """Whether several runs are computed at once, so that shapes must not depend on data."""
@@ -88,12 +92,14 @@ class MultiViewVAE(nn.Module):
         fusion: str = "correlated",
         scale_is: str = "std",
         density_floor: float = 0.0,
+        elbo_weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.fusion, self.scale_is, self.density_floor = fusion, scale_is, density_floor
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
         self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
+        self.register_buffer("elbo_weight", torch.tensor(float(elbo_weight)), persistent=False)
         self.missing: Missing = missing
         self.min_std = min_std
         sizes = list(view_sizes)
@@ -130,7 +136,7 @@ class MultiViewVAE(nn.Module):
         self.encoders.dtype = self.decoders.dtype = dtype
 
     def correlation(self) -> Tensor:
-        """Return R (V, V), in float64 where the device has it."""
+        """Return R (V, V), or one for each stretch of the latent dimensions (G, V, V), in float64 where there is."""
         if not self.learns_correlation:
             return self.correlation_value
         parameter = self.correlation_parameter
@@ -138,7 +144,7 @@ class MultiViewVAE(nn.Module):
 
     @torch.no_grad()
     def set_correlation(self, correlation: Tensor) -> None:
-        """Restart the learned matrix from the given one."""
+        """Restart the learned matrix, or each of them, from the given one."""
         self.correlation_parameter.copy_(correlation_parameter(correlation.to(torch.float64)))
 
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,7 +242,7 @@ class MultiViewVAE(nn.Module):
     ) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample."""
         parts, guards = self._objective(views, observed, noise, fill_weight)
-        return {"total": parts.total(self.alpha), **parts._asdict(), **guards}
+        return {"total": parts.total(self.alpha, self.elbo_weight), **parts._asdict(), **guards}
 
     def warmup_loss(
         self,
@@ -260,7 +266,8 @@ class MultiViewVAE(nn.Module):
             "kl_z": kl_diagonal(fused.mean, fused.variance, zero, one),
             "alignment": alignment(fused, *estimates, observed),
         }
-        total = parts["reconstruction"] + kl_weight * parts["kl_z"] + self.alpha * parts["alignment"]
+        bound = parts["reconstruction"] + kl_weight * parts["kl_z"]
+        total = self.elbo_weight * bound + self.alpha * parts["alignment"]
         return {"total": total, **parts, "floored": self._floored(estimates[1], observed)}
 
     def codes(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:

@@ -1,0 +1,128 @@
+"""From rows to cells: mean and deviation over runs, what was published, and why a cell is empty."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from acova.bench.runner import problems
+from acova.bench.spec import BenchSpec, MethodSpec
+from acova.bench.store import Store
+
+COLUMNS = ["dataset", "missing_percent", "method", "metric", "mean", "std", "runs", "published_mean"]
+Place = tuple[str, float, str, int]
+"""Data set, rate, method, run."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a store has of a benchmark.
+
+    Attributes
+    ----------
+    spec : BenchSpec
+    rows : dict
+        Place → the row of the store, of jobs that succeeded.
+    cells : DataFrame
+        One row per data set, rate, method and metric: `COLUMNS`, ``published_std`` and ``reason``, which says why
+        a cell is empty or short of runs.
+    """
+
+    spec: BenchSpec
+    rows: Mapping[Place, Mapping[str, Any]]
+    cells: pd.DataFrame
+
+    @classmethod
+    def of(cls, spec: BenchSpec, store: Store) -> "Results":
+        """Look up every job of a benchmark."""
+        rows: dict[Place, Mapping[str, Any]] = {}
+        failed: dict[tuple[str, float, str], str] = {}
+        for job in spec.jobs():
+            row = store.rows.get(job.key)
+            place = (job.data.name, float(job.missing), job.method.name, job.run)
+            if row is not None and "failed" in row:
+                failed[place[:3]] = row["failed"]
+            elif row is not None:
+                rows[place] = row
+        return cls(spec, rows, _cells(spec, rows, failed))
+
+    def means(self, metric: str) -> pd.DataFrame:
+        """Return the means of a metric: one row per data set and rate, one column per method."""
+        mine = self.cells[self.cells["metric"] == metric]
+        table = mine.set_index(["dataset", "missing_percent", "method"])["mean"].unstack("method")
+        return table.reindex(columns=[method.name for method in self.spec.methods])
+
+    def to_csv(self, path: Path) -> None:
+        """Write the cells that have runs or a published value."""
+        mine = self.cells[(self.cells["runs"] > 0) | self.cells["published_mean"].notna()]
+        mine[COLUMNS].round(4).to_csv(path, index=False)
+
+
+def value_of(row: Mapping[str, Any], metric: str) -> float:
+    """Return a score or a time of a row; times per epoch are those of the whole fit."""
+    if metric == "seconds_per_epoch":
+        return float(row["seconds"]) / max(int(row.get("epochs", 1)), 1)
+    return float(row[metric])
+
+
+def _cells(
+    spec: BenchSpec, rows: Mapping[Place, Mapping[str, Any]], failed: Mapping[tuple[str, float, str], str]
+) -> pd.DataFrame:
+    published, absent = _published(spec), problems(spec)
+    cells = []
+    for data in spec.data:
+        for method in spec.methods:
+            for missing in spec.missing:
+                place = (data.name, float(missing), method.name)
+                mine = [rows[*place, run] for run in range(spec.runs) if (*place, run) in rows]
+                why = absent.get(method.name) or absent.get(data.name) or failed.get(place) or "not run yet"
+                for metric in spec.metrics:
+                    known = _known(published, data.name, method, missing, metric)
+                    values = pd.Series([value_of(row, metric) for row in mine], dtype=float)
+                    cells.append(
+                        {
+                            **dict(zip(COLUMNS, (*place, metric), strict=False)),
+                            "mean": values.mean(),
+                            "std": values.std(),
+                            "runs": len(values),
+                            "published_mean": known[0],
+                            "published_std": known[1],
+                            "reason": "" if len(values) == spec.runs else _short(why, len(values), spec.runs),
+                        }
+                    )
+    return pd.DataFrame(cells)
+
+
+def _short(why: str, count: int, wanted: int) -> str:
+    return f"{count} of {wanted} runs; {why}" if count else why
+
+
+def _published(spec: BenchSpec) -> dict[tuple[str, str, str, str], tuple[float, float]]:
+    """Return (data set, method, rate, metric) → mean and deviation; a rate that is not given is an empty text."""
+    if not spec.published:
+        return {}
+    frame = pd.read_csv(Path(spec.folder) / spec.published, dtype={"missing_percent": str})
+    rates = [_rate(text) for text in frame["missing_percent"]]
+    keys = zip(frame["dataset"], frame["method"], rates, frame["metric"], strict=True)
+    return dict(zip(keys, zip(frame["mean"].astype(float), frame["std"].astype(float), strict=True), strict=True))
+
+
+def _rate(text: Any) -> str:
+    return "" if pd.isna(text) else f"{float(text):g}"
+
+
+def _known(
+    published: Mapping[tuple[str, str, str, str], tuple[float, float]],
+    data: str,
+    method: MethodSpec,
+    missing: float,
+    metric: str,
+) -> tuple[float, float]:
+    nothing = (float("nan"), float("nan"))
+    for rate in (f"{missing:g}", ""):
+        found = published.get((data, method.published, rate, metric))
+        if found is not None:
+            return found
+    return nothing

@@ -1,0 +1,306 @@
+"""From a job to a row: the method, the data, the fit and its scores."""
+
+import inspect
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acova.base import AcovaError, DataError, OptionError
+from acova.bench.records import record_of
+from acova.bench.spec import DataSpec, Job, MethodSpec
+from acova.data import Dataset, Scaling, Views, dataset_names, load_dataset, make_observed, read_views
+from acova.data.catalogue import CATALOGUE, find_file
+from acova.metrics import clustering_scores
+
+ENTRY_POINTS = "acova.methods"
+UNAVAILABLE = "unavailable"
+"""Why there are no data: a row that is told of, and not kept."""
+_PACKAGES = ("acova", "torch", "numpy", "scikit-learn")
+
+
+# --- methods ------------------------------------------------------------------------------------
+
+
+def method_class(use: str, folder: str = "") -> Any:
+    """Return the class that a spec means: of the library, of an entry point, or ``module:Class``."""
+    if ":" in use:  # before the library's methods: a foreign one need not wait for torch
+        return _imported(use, folder)
+    from acova.estimators.registry import METHODS
+
+    known = {name.lower(): cls for name, cls in METHODS.items()}
+    if use.lower() in known:
+        return known[use.lower()]
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == use:
+            return point.load()
+    msg = f"method {use!r} is not in this version of acova, nor an entry point of the group {ENTRY_POINTS!r}."
+    raise OptionError(msg)
+
+
+def _imported(place: str, folder: str) -> Any:
+    module, _, name = place.partition(":")
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)  # the module may lie beside the spec
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        beside = "" if "." in module else f", or put {module}.py beside the spec"
+        msg = f"{place!r} cannot be imported ({error}); install it{beside}."
+        raise OptionError(msg) from error
+    except AttributeError as error:
+        msg = f"{place!r} cannot be imported: module {module!r} has no {name!r}."
+        raise OptionError(msg) from error
+
+
+def is_ours(job: Job, kind: str = "base.MultiViewClusterer") -> bool:
+    """Whether a job's method is a class of the library: any of them, or of a kind.
+
+    A module that was never imported has no subclasses, so foreign methods do not make us import torch.
+    """
+    cls = method_class(job.method.use, job.folder)
+    module, _, name = kind.partition(".")
+    found = getattr(sys.modules.get(f"acova.estimators.{module}"), name, None)
+    return found is not None and isinstance(cls, type) and issubclass(cls, found)
+
+
+def keywords_of(method: MethodSpec, folder: str = "") -> tuple[str, ...]:
+    """Return the keywords that a method's constructor takes; none if there is no such method."""
+    try:
+        return tuple(inspect.signature(method_class(method.use, folder)).parameters)
+    except (AcovaError, ValueError):
+        return ()
+
+
+@cache
+def _presets(use: str) -> Mapping[str, Mapping[str, Any]]:
+    try:
+        cls = method_class(use) if ":" not in use else None
+    except OptionError:
+        return {}
+    return getattr(cls, "presets", None) or {}
+
+
+def preset_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
+    """Return a method's settings for a data set, if it has any."""
+    if not method.preset:
+        return {}
+    found = _presets(method.use).get(data.source, {})
+    return {name: value for name, value in found.items() if name not in method.without}
+
+
+def new_model(job: Job, n_classes: int, device: str) -> Any:
+    """Return the estimator of a job: preset < the spec's settings; seed, clusters and device where it takes them."""
+    cls = method_class(job.method.use, job.folder)
+    known = inspect.signature(cls).parameters
+    free = {"n_clusters": n_classes, "random_state": job.run, "device": device}
+    settings = {name: value for name, value in free.items() if name in known}
+    settings |= preset_of(job.method, job.data) | dict(job.method.settings)
+    return cls(**settings)
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: str, views: tuple[str, ...], options: tuple[tuple[str, Any], ...], folder: str) -> Dataset:
+    if ":" in source and not Path(source).exists():
+        made = _imported(source, folder)(**dict(options))
+        dataset = made if isinstance(made, Dataset) else Dataset(source, Views.of(made[0]), np.asarray(made[1]))
+    elif source in dataset_names():
+        dataset = load_dataset(source)
+    elif (Path(folder) / source).exists():
+        dataset = read_views(Path(folder) / source)
+    else:
+        msg = f"{source!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
+        raise DataError(msg)
+    if dataset.labels is None:
+        msg = f"{source!r} has no labels; a benchmark compares clusters with known classes, so put labels beside it."
+        raise DataError(msg)
+    if views:
+        unknown = [name for name in views if name not in dataset.views.names]
+        if unknown:
+            msg = f"{source!r} has no view {unknown[0]!r}; it has {', '.join(dataset.views.names)}."
+            raise DataError(msg)
+        chosen = {name: dataset.views.arrays[dataset.views.names.index(name)] for name in views}
+        dataset = Dataset(dataset.name, Views.of(chosen), dataset.labels)
+    return dataset
+
+
+def load_data(data: DataSpec, folder: str = "") -> Dataset:
+    """Return the data of a spec; the last two that were asked for stay in memory."""
+    return _loaded(data.source, data.views, tuple(sorted(data.options.items())), folder)
+
+
+def problem_of(item: DataSpec | MethodSpec, folder: str = "") -> str:
+    """Say why a method or data cannot take part, or return an empty string; data are not loaded for that."""
+    try:
+        if isinstance(item, MethodSpec):
+            method_class(item.use, item.name and folder)
+        elif item.source in dataset_names() and CATALOGUE[item.source].files and find_file(item.source) is None:
+            return "" if CATALOGUE[item.source].fetch else "its file is not on this machine and cannot be downloaded"
+    except AcovaError as error:
+        return str(error)
+    except ImportError as error:  # the cache is looked for by a package that may be absent
+        return f"its file is not in the folder that ACOVA_DATA names, and the cache cannot be found ({error})"
+    return ""
+
+
+def mask_of(job: Job, dataset: Dataset) -> NDArray[np.bool_]:
+    """Return which views the samples of a job have."""
+    views = dataset.views
+    rate = job.missing / 100
+    return views.observed & make_observed(len(views), views.n_views, rate, job.pattern, job.run)
+
+
+def foreign_input(dataset: Dataset, observed: NDArray[np.bool_], scale: str) -> list[NDArray[np.float64]]:
+    """Return what a method from elsewhere gets: one array per view, a row of NaN where the view is missing."""
+    views = dataset.views.hide(observed)
+    arrays: list[Any] = [array.astype(np.float64) for array in views.arrays]
+    if scale != "none":
+        arrays = Scaling.fit(views, ("zscore",) * views.n_views).transform(views)
+    if scale == "balanced":
+        arrays = [array / np.sqrt(array.shape[1]) for array in arrays]
+    return [np.where(observed[:, [v]], array, np.nan) for v, array in enumerate(arrays)]
+
+
+# --- fitting ------------------------------------------------------------------------------------
+
+
+def run_group(jobs: Sequence[Job], device: str = "auto") -> list[dict[str, Any]]:
+    """Fit jobs that share their data, together if there are several, and return their rows.
+
+    A fit that fails gives a row with the reason, and so do data that are not there. When jobs that train together
+    fail, halves are tried, so that one bad run does not take the others with it.
+    """
+    try:
+        dataset = load_data(jobs[0].data, jobs[0].folder)
+    except (AcovaError, ImportError, OSError) as error:
+        return [{**_identity(job), UNAVAILABLE: str(error)} for job in jobs]
+    is_ours(jobs[0])  # imports are no part of a fit's time
+    start = time.perf_counter()
+    try:
+        models = _fitted(jobs, dataset, device)
+        seconds = (time.perf_counter() - start) / len(jobs)
+        return [_row(job, dataset, model, seconds, len(jobs)) for job, model in zip(jobs, models, strict=True)]
+    except Exception as error:  # a method may fail in any way; the row says how
+        if len(jobs) > 1:
+            half = len(jobs) // 2
+            return run_group(jobs[:half], device) + run_group(jobs[half:], device)
+        text = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {text[0][:200] if text else ''}"
+        return [failure(jobs[0], reason, time.perf_counter() - start)]
+
+
+def failure(job: Job, reason: str, seconds: float) -> dict[str, Any]:
+    """Return the row of a job that failed."""
+    return {**_identity(job), "failed": reason, "seconds": round(seconds, 3)}
+
+
+def _fitted(jobs: Sequence[Job], dataset: Dataset, device: str) -> list[Any]:
+    assert dataset.labels is not None
+    n_classes = len(np.unique(dataset.labels))
+    models = [new_model(job, n_classes, device) for job in jobs]
+    masks = [mask_of(job, dataset) for job in jobs]
+    if len(jobs) > 1:
+        from acova.estimators import fit_many
+
+        fit_many(models, dataset.views, masks)
+        return models
+    model, mask = models[0], masks[0]
+    if is_ours(jobs[0]):
+        return [model.fit(dataset.views, observed=mask)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what foreign methods warn of is theirs
+        model.labels_ = np.asarray(model.fit_predict(foreign_input(dataset, mask, jobs[0].method.scale)))
+    return [model]
+
+
+def _row(job: Job, dataset: Dataset, model: Any, seconds: float, together: int) -> dict[str, Any]:
+    labels = model.oracle_labels(dataset.labels) if job.method.labels == "oracle" else model.labels_
+    assert dataset.labels is not None
+    history = getattr(model, "history_", ())
+    return {
+        **_identity(job),
+        **clustering_scores(dataset.labels, labels),
+        "seconds": round(seconds, 3),
+        "together": together,
+        "epochs": len(history),
+        "device": _device_of(model),
+        "params": model.get_params() if hasattr(model, "get_params") else {},
+        "records": {name: record_of(name, model, dataset, mask_of(job, dataset), labels) for name in job.record},
+    }
+
+
+def _identity(job: Job) -> dict[str, Any]:
+    """Return what a job is and where its row comes from."""
+    settings = {**preset_of(job.method, job.data), **job.method.settings}
+    return {
+        "key": job.key,
+        "dataset": job.data.name,
+        "missing_percent": job.missing,
+        "pattern": job.pattern,
+        "method": job.method.name,
+        "run": job.run,
+        "source": job.data.source,
+        "views": list(job.data.views),
+        "options": dict(job.data.options),
+        "use": job.method.use,
+        "settings": settings,
+        "scale": job.method.scale,
+        "versions": {name: found for name in _PACKAGES if (found := _version(name))} | _foreign_version(job.method),
+        "python": platform.python_version(),
+        "commit": commit(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _foreign_version(method: MethodSpec) -> dict[str, str]:
+    package = method.use.partition(":")[0].partition(".")[0] if ":" in method.use else ""
+    found = _version(package) if package else ""
+    return {package: found} if found else {}
+
+
+@cache
+def _version(package: str) -> str:
+    from acova.base.version import __version__
+
+    try:
+        return __version__ if package == "acova" else version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the library's checkout, marked where files differ from it; empty without one."""
+    here = Path(__file__).resolve().parent
+    try:
+        ask = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        found = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return os.environ.get("ACOVA_COMMIT", "")
+    return found.stdout.strip() if found.returncode == 0 else os.environ.get("ACOVA_COMMIT", "")
+
+
+def _device_of(model: Any) -> str:
+    network = getattr(model, "network_", None)
+    if network is not None:
+        import torch
+
+        parameter = next(network.parameters())
+        if parameter.is_cuda:
+            return torch.cuda.get_device_name(parameter.device)
+    return platform.processor() or platform.machine()

@@ -1,0 +1,63 @@
+"""What a row can keep of a fit besides its scores."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acova.data import Dataset
+
+_HISTORY = ("total", "correlation_distance")
+
+
+def record_of(
+    name: str, model: Any, dataset: Dataset, observed: NDArray[np.bool_], labels: NDArray[Any]
+) -> dict[str, Any] | None:
+    """Return a record as JSON can hold it; None where the method has nothing of the kind.
+
+    Parameters
+    ----------
+    name : {"correlation", "history", "embedding"}
+    model : fitted estimator
+    dataset : Dataset
+    observed : array of bool, shape (n_samples, V)
+    labels : array of shape (n_samples,)
+        Clusters found.
+    """
+    if name == "correlation":
+        return _correlation(model)
+    if name == "history":
+        return _history(model)
+    return _embedding(model, dataset, observed, labels)
+
+
+def _correlation(model: Any) -> dict[str, Any] | None:
+    if not hasattr(model, "correlation_"):
+        return None
+    return {"views": list(model.view_names_), "matrix": np.round(model.correlation_, 5).tolist()}
+
+
+def _history(model: Any) -> dict[str, Any] | None:
+    """Return the objective and ‖R − I‖ of every epoch of the whole model."""
+    history = getattr(model, "history_", None)
+    if history is None or "phase" not in history:
+        return None
+    rows = history[history["phase"] == "train"]
+    return {name: np.round(rows[name].to_numpy(), 4).tolist() for name in _HISTORY if name in rows}
+
+
+def _embedding(model: Any, dataset: Dataset, observed: NDArray[np.bool_], labels: NDArray[Any]) -> dict[str, Any]:
+    """Return a t-SNE map of the latent means; of a method without a latent space, of the table it clusters."""
+    from sklearn.manifold import TSNE
+
+    from acova.data import Scaling
+
+    views = dataset.views.hide(observed)
+    if hasattr(model, "transform"):
+        points = np.asarray(model.transform(views))
+    else:
+        points = np.hstack(Scaling.fit(views, ("zscore",) * views.n_views).transform(views))
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    flat = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(points)
+    assert dataset.labels is not None
+    return {"points": np.round(flat, 1).tolist(), "classes": np.unique(dataset.labels, return_inverse=True)[1].tolist()}

@@ -1,0 +1,285 @@
+"""Running a benchmark: what is left to do, in which groups, where, for how long."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from acova.base import OptionError, check_choice, check_number
+from acova.bench.progress import Pace, Progress
+from acova.bench.spec import BenchSpec, DataSpec, Job, MethodSpec
+from acova.bench.store import Store
+
+BACKENDS = ("local", "dask", "ray")
+
+
+@dataclass
+class Outcome:
+    """What a call of `run_bench` did."""
+
+    done: int = 0
+    """Jobs fitted now."""
+    failed: int = 0
+    found: int = 0
+    """Jobs that were in the store."""
+    left: int = 0
+    """Jobs not started because the time was up."""
+    elsewhere: int = 0
+    """Jobs that another runner works on."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Methods and data that cannot take part → why."""
+
+
+def run_bench(
+    spec: BenchSpec,
+    store: Store,
+    *,
+    device: str = "auto",
+    n_jobs: int = -1,
+    backend: str = "local",
+    scheduler: str | None = None,
+    budget: float | None = None,
+    group_size: int | None = None,
+    limit: float | None = None,
+    retry: bool = False,
+    verbose: bool = False,
+) -> Outcome:
+    """Fit what the store does not have yet; rows are written as soon as a group of jobs is done.
+
+    Parameters
+    ----------
+    spec : BenchSpec
+    store : Store
+    device : str
+        Where networks train. On a GPU jobs that can train together are one computation; elsewhere every job is a task
+        of its own.
+    n_jobs : int
+        Processes for tasks that need no GPU; -1 takes all cores.
+    backend : {"local", "dask", "ray"}
+        Whose processes: this machine's, or those of a cluster that runs already, through joblib.
+    scheduler : str, optional
+        Address of the cluster.
+    budget : float, optional
+        Seconds after which nothing new is started; a task that is known to take longer than what is left is not
+        started either.
+    group_size : int, optional
+        Most jobs in one computation; rows appear when a computation is done.
+    limit : float, optional
+        Seconds after which a single fit is ended and recorded as failed; each then has a process of its own.
+    retry : bool
+        Fit jobs again that failed.
+    verbose : bool
+        Show progress and the time left on standard error.
+
+    Returns
+    -------
+    Outcome
+    """
+    check_choice("run_bench", "backend", backend, BACKENDS)
+    if group_size is not None:
+        check_number("run_bench", "group_size", group_size, minimum=1, integer=True)
+    jobs = list({job.key: job for job in spec.jobs()}.values())
+    todo = [job for job in jobs if not is_done(store, job, retry=retry)]
+    outcome = Outcome(found=len(jobs) - len(todo), problems=problems(spec))
+    todo = [job for job in todo if not {job.data.name, job.method.name} & set(outcome.problems)]
+    gpu = any(map(_trains, todo)) and _on_gpu(device)
+    together = gpu or (backend != "local" and group_size is not None)
+    groups = grouped(todo, group_size) if together else [[job] for job in todo]
+    with Progress(todo, Pace(store.rows.values()), shown=verbose) as progress:
+        queue = _Queue(store, outcome, progress.pace, budget, retry=retry)
+        here: list[list[Job]] = []
+        others: list[list[Job]] = []
+        for group in groups:
+            (here if gpu and backend == "local" and _trains(group[0]) else others).append(group)
+        for rows in _here(queue.tasks(here), device):
+            queue.finish(rows, progress)
+        workers = _Workers(n_jobs, backend, scheduler, len(others))
+        queue.workers = workers.count
+        for rows in workers.map(queue.tasks(others), device, limit):
+            queue.finish(rows, progress)
+    return outcome
+
+
+def is_done(store: Store, job: Job, *, retry: bool = False) -> bool:
+    """Whether the store has a row of a job with all that the job is to record."""
+    row = store.rows.get(job.key)
+    if row is None:
+        return False
+    if "failed" in row:
+        return not retry
+    return set(job.record) <= set(row.get("records", ()))
+
+
+def problems(spec: BenchSpec) -> dict[str, str]:
+    """Return why methods or data of a benchmark cannot take part."""
+    from acova.bench.fitting import problem_of
+
+    items: list[DataSpec | MethodSpec] = [*spec.data, *spec.methods]
+    found = {item.name: problem_of(item, spec.folder) for item in items}
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def grouped(jobs: Iterable[Job], size: int | None = None) -> list[list[Job]]:
+    """Cut jobs into groups that one computation can fit: the same data, network and schedule."""
+    from acova.bench.fitting import new_model
+    from acova.estimators.many import kind_of
+
+    groups: dict[Any, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if not job.alone and _trains(job):
+            groups[repr(job.data), kind_of(new_model(job, 2, "cpu"))].append(job)
+        else:
+            groups[job.key].append(job)
+    step = size or max(map(len, groups.values()), default=1)
+    return [group[start : start + step] for group in groups.values() for start in range(0, len(group), step)]
+
+
+def _trains(job: Job) -> bool:
+    """Whether a job's method trains a network of the library."""
+    from acova.bench.fitting import is_ours
+
+    return is_ours(job, "variational.VariationalClusterer")
+
+
+def _on_gpu(device: str) -> bool:
+    from acova.engine import resolve_device
+
+    return bool(resolve_device(device).type == "cuda")
+
+
+def _here(tasks: Iterable[list[Job]], device: str) -> Iterator[list[dict[str, Any]]]:
+    from acova.bench.fitting import run_group
+
+    for group in tasks:
+        yield run_group(group, device)
+
+
+@dataclass
+class _Queue:
+    """Hands out groups of jobs that nobody else works on, while there is time, and takes their rows."""
+
+    store: Store
+    outcome: Outcome
+    pace: Pace
+    budget: float | None
+    retry: bool
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        self._start = time.monotonic()
+
+    def tasks(self, groups: Sequence[list[Job]]) -> Iterator[list[Job]]:
+        for whole in groups:
+            group = [job for job in whole if job.data.name not in self.outcome.problems]
+            wanted = self._affordable(group)
+            self.outcome.left += len(group) - len(wanted)
+            mine = [job for job in wanted if self.store.claim(job.key)]
+            self.outcome.elsewhere += len(wanted) - len(mine)
+            self.store.refresh()  # another runner may have finished a job since it was looked at
+            finished = [job for job in mine if is_done(self.store, job, retry=self.retry)]
+            self.store.release(job.key for job in finished)
+            self.outcome.found += len(finished)
+            mine = [job for job in mine if job not in finished]
+            if mine:
+                yield mine
+
+    def _affordable(self, group: list[Job]) -> list[Job]:
+        """Return as many jobs of a group as can be done in the time that is left."""
+        if self.budget is None or not group:
+            return group
+        left = self.budget - (time.monotonic() - self._start)
+        if left <= 0:
+            return []
+        seconds = self.pace.seconds(group[0])
+        return group if not seconds else group[: int(left / seconds)]
+
+    def finish(self, rows: list[dict[str, Any]], progress: Progress) -> None:
+        from acova.bench.fitting import UNAVAILABLE
+
+        self.outcome.problems |= {row["dataset"]: row[UNAVAILABLE] for row in rows if UNAVAILABLE in row}
+        kept = [row for row in rows if UNAVAILABLE not in row]
+        self.store.append(kept)
+        self.store.release(row["key"] for row in rows)
+        progress.advance(rows, self.workers)
+        failed = sum("failed" in row for row in kept)
+        self.outcome.failed += failed
+        self.outcome.done += len(kept) - failed
+
+
+class _Workers:
+    """Processes of this machine or of a cluster, through joblib."""
+
+    def __init__(self, n_jobs: int, backend: str, scheduler: str | None, tasks: int) -> None:
+        from joblib import effective_n_jobs
+
+        self._backend, self._scheduler = backend, scheduler
+        self.count = max(1, min(effective_n_jobs(n_jobs), tasks)) if backend == "local" else n_jobs
+
+    def map(self, tasks: Iterator[list[Job]], device: str, limit: float | None) -> Iterator[list[dict[str, Any]]]:
+        """Yield the rows of the tasks as they are done; tasks are taken when a process is free."""
+        from joblib import Parallel, delayed
+
+        from acova.bench.fitting import run_group
+        from acova.bench.limits import run_limited
+
+        if self._backend == "local" and self.count == 1 and limit is None:
+            yield from _here(tasks, device)
+            return
+        work = delayed(run_group if limit is None else run_limited)
+        more = () if limit is None else (limit,)
+        with ExitStack() as stack:
+            self._enter(stack)
+            # Batches of one, and no more taken than there are processes: what is taken is claimed.
+            options: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "n_jobs"}
+            if self._backend == "ray":  # its backend gives no results before all are there
+                options |= {"return_as": "list"}
+                yield from _in_waves(Parallel(n_jobs=self.count, **options), tasks, lambda g: work(g, device, *more))
+                return
+            parallel = Parallel(n_jobs=self.count, return_as="generator_unordered", **options)
+            yield from parallel(work(group, device, *more) for group in tasks)
+
+    def _enter(self, stack: ExitStack) -> None:
+        from joblib import parallel_config
+
+        if self._backend == "local":
+            stack.enter_context(parallel_config("loky", inner_max_num_threads=1))
+        elif self._backend == "dask":
+            distributed = _package("distributed", "pip install 'acova[dask]'")
+            if self._scheduler is None:
+                msg = "backend 'dask' sends jobs to a cluster that runs already; give its address with --scheduler."
+                raise OptionError(msg)
+            client = stack.enter_context(distributed.Client(self._scheduler, set_as_default=False))
+            self.count = max(1, sum(client.ncores().values()))
+            stack.enter_context(parallel_config("dask", client=client, n_jobs=self.count))
+        else:
+            self._enter_ray(stack)
+
+    def _enter_ray(self, stack: ExitStack) -> None:
+        from joblib import parallel_config
+
+        ray = _package("ray", "pip install ray")
+        if not ray.is_initialized():
+            ray.init(address=self._scheduler or "auto")
+            stack.callback(ray.shutdown)
+        _package("ray.util.joblib", "pip install ray").register_ray()
+        self.count = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        stack.enter_context(parallel_config("ray", n_jobs=self.count))
+
+
+def _package(name: str, remedy: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        msg = f"This backend needs the package {name}: {remedy}."
+        raise OptionError(msg) from error
+
+
+def _in_waves(parallel: Any, tasks: Iterator[list[Job]], work: Any) -> Iterator[list[dict[str, Any]]]:
+    """Take as many tasks as there are processes, then their results."""
+    from itertools import islice
+
+    while wave := list(islice(tasks, parallel.n_jobs)):
+        yield from parallel(map(work, wave))

@@ -1,0 +1,38 @@
+"""Data whose views are known to have errors in common: the paper's simulation."""
+
+import numpy as np
+
+from acova.base import Streams, check_number
+from acova.data import Dataset, Views, load_dataset
+
+
+def duplicated_fashion(noise: float = 0.0, seed: int = 0) -> Dataset:
+    """Show every Fashion image twice, one of the two copies under pepper noise.
+
+    The first copy is spoilt for a random half of the samples and the second for the others, so that no sample has two
+    spoilt or two clean copies. Pepper noise sets each pixel to black with probability `noise`.
+
+    Parameters
+    ----------
+    noise : float
+        From 0 (two equal copies) to 1 (the spoilt copy is black).
+    seed : int
+    """
+    check_number("duplicated_fashion", "noise", noise, minimum=0, maximum=1)
+    fashion = load_dataset("fashion")
+    return pepper_copies(fashion, noise, seed)
+
+
+def pepper_copies(dataset: Dataset, noise: float, seed: int = 0) -> Dataset:
+    """Return two copies of a data set's first view, pepper noise in exactly one copy of each sample."""
+    image = np.asarray(dataset.views.arrays[0])
+    streams = Streams(seed).child("pepper")
+    count = len(image)
+    first = np.zeros(count, dtype=bool)
+    first[streams.numpy("which").permutation(count)[: count // 2]] = True
+    black = streams.numpy("pixels").random(image.shape, dtype=np.float32) < noise
+    copies = {
+        "copy_1": np.where(black & first[:, None], 0, image),
+        "copy_2": np.where(black & ~first[:, None], 0, image),
+    }
+    return Dataset(f"{dataset.name}, noise {noise:g}", Views.of(copies), dataset.labels)

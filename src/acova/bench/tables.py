@@ -1,0 +1,264 @@
+"""One table in four languages: the terminal's, Markdown, LaTeX and CSV."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from acova.bench.cells import Results
+from acova.bench.spec import TIMES
+from acova.bench.statistics import Comparison, compare
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+NAMES = {
+    "acc": "ACC",
+    "nmi": "NMI",
+    "ari": "ARI",
+    "purity": "purity",
+    "seconds": "seconds",
+    "seconds_per_epoch": "seconds per epoch",
+}
+EMPTY = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text, and whether it is the best (1) or second best (2) of its column."""
+
+    text: str
+    place: int = 0
+    note: int = 0
+    """Number of the note that says why the cell is empty or short."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Methods in rows, rates in columns."""
+
+    title: str
+    columns: list[str]
+    rows: list[tuple[str, list[Cell]]]
+    notes: list[str]
+
+    # --- languages ------------------------------------------------------------------------------
+
+    def markdown(self) -> str:
+        """Return the table in Markdown: best in bold, second best underlined."""
+        marks = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
+        lines = [
+            f"### {self.title}",
+            "",
+            "| | " + " | ".join(self.columns) + " |",
+            "|---" * (len(self.columns) + 1) + "|",
+        ]
+        lines += [
+            f"| {name} | "
+            + " | ".join(marks[c.place].format(c.text) + _noted(c, "<sup>{}</sup>") for c in cells)
+            + " |"
+            for name, cells in self.rows
+        ]
+        return "\n".join([*lines, *self._notes("", "<sup>{}</sup> ")]) + "\n"
+
+    def latex(self) -> str:
+        """Return the table in LaTeX, for the package booktabs."""
+        marks = {0: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"}
+        lines = [rf"\begin{{tabular}}{{l{'c' * len(self.columns)}}}", r"\toprule"]
+        lines.append(" & ".join([_tex(self.title), *map(_tex, self.columns)]) + r" \\")
+        lines.append(r"\midrule")
+        for name, cells in self.rows:
+            shown = [marks[c.place].format(_tex(c.text)) + _noted(c, r"\textsuperscript{{{}}}") for c in cells]
+            lines.append(" & ".join([_tex(name), *shown]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += [_tex(line, keep="%") for line in self._notes("% ", "({}) ")]
+        return "\n".join(lines) + "\n"
+
+    def rich(self) -> "Table":
+        """Return the table for a terminal."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("", *self.columns, title=self.title, caption="\n".join(self._notes("", "{}: ")) or None)
+        styles = {0: "", 1: "bold green", 2: "underline"}
+        for name, cells in self.rows:
+            table.add_row(Text(name), *(Text(c.text + _noted(c, "({})"), style=styles[c.place]) for c in cells))
+        return table
+
+    def _notes(self, start: str, mark: str) -> list[str]:
+        lines = [f"{start}{mark.format(number)}{note}" for number, note in enumerate(self.notes, 1)]
+        return ["", *_apart(lines)] if lines and not start else lines
+
+
+def _apart(lines: list[str]) -> list[str]:
+    return [line + "  " for line in lines[:-1]] + lines[-1:]
+
+
+def _noted(cell: Cell, mark: str) -> str:
+    return mark.format(cell.note) if cell.note else ""
+
+
+def _tex(text: str, keep: str = "") -> str:
+    signs = {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$", "–": "--", "ρ": r"$\rho$", "−": "$-$", "α": r"$\alpha$"}
+    return "".join(sign if sign in keep else signs.get(sign, sign) for sign in text)
+
+
+# --- from results to tables ---------------------------------------------------------------------
+
+
+def grids(results: Results, metric: str, *, published_alone: bool = True) -> list[Grid]:
+    """Return a table per data set: mean ± deviation, then published mean and the difference in points.
+
+    Data sets without a result are left out, or shown with what was published.
+    """
+    made = []
+    cells = results.cells[results.cells["metric"] == metric]
+    for data in results.spec.data:
+        mine = cells[cells["dataset"] == data.name]
+        if (mine["runs"] > 0).any() or (published_alone and mine["published_mean"].notna().any()):
+            made.append(_grid(results, mine, f"{data.name}, {NAMES[metric]}", metric))
+    return made
+
+
+def _grid(results: Results, cells: pd.DataFrame, title: str, metric: str) -> Grid:
+    better = metric not in TIMES
+    notes: list[str] = []
+    rates = [float(rate) for rate in results.spec.missing]
+    ranks = {rate: cells[cells["missing_percent"] == rate].set_index("method")["mean"] for rate in rates}
+    places = {rate: means.rank(ascending=not better, method="min") for rate, means in ranks.items()}
+    complete = pd.DataFrame(ranks).dropna(how="all")
+    average = complete.rank(ascending=not better).mean(axis=1)
+    rows = []
+    for method in results.spec.methods:
+        mine = cells[cells["method"] == method.name].set_index("missing_percent")
+        shown = [_cell(mine.loc[rate], places[rate].get(method.name), notes, timed=not better) for rate in rates]
+        rank = average.get(method.name)
+        rows.append((method.name, [*shown, Cell(EMPTY if rank is None or pd.isna(rank) else f"{rank:.1f}")]))
+    return Grid(title, [*(f"{rate:g} %" for rate in rates), "average rank"], rows, notes)
+
+
+def _cell(cell: Any, place: float | None, notes: list[str], *, timed: bool) -> Cell:
+    number = seconds if timed else score
+    note = 0
+    if cell["reason"]:
+        if cell["reason"] not in notes:
+            notes.append(cell["reason"])
+        note = notes.index(cell["reason"]) + 1
+    known = cell["published_mean"]
+    if not cell["runs"]:
+        return Cell(EMPTY if pd.isna(known) else f"{EMPTY} ({number(known)})", note=note)
+    text = number(cell["mean"]) + (f" ± {number(cell['std'])}" if cell["runs"] > 1 else "")
+    if not pd.isna(known):
+        change = f", {100 * (cell['mean'] - known):+.1f}" if not timed else ""
+        text += f" ({number(known)}{change})"
+    first = int(place) if place is not None and not pd.isna(place) and place <= 2 else 0
+    return Cell(text, first, note)
+
+
+def score(value: float) -> str:
+    """Return ``.936``."""
+    return f"{value:.3f}".replace("0.", ".", 1) if 0 <= value < 1 else f"{value:.3f}"
+
+
+def seconds(value: float) -> str:
+    """Return three digits."""
+    return f"{value:.3g}"
+
+
+def comparison(results: Results) -> Comparison | None:
+    """Compare the methods over all cells, by the benchmark's first metric."""
+    metric = results.spec.metrics[0]
+    return compare(results.means(metric), higher_is_better=metric not in TIMES)
+
+
+def comparison_markdown(results: Results, found: Comparison) -> str:
+    """Return ranks and tests in Markdown."""
+    name = NAMES[results.spec.metrics[0]]
+    lines = [
+        f"### Comparison over {found.n_cells} cells, {name}",
+        "",
+        ("" if pd.isna(found.friedman) else f"Friedman: p = {found.friedman:.2g}. ")
+        + f"Average ranks that differ by less than {found.critical_difference:.2f} "
+        f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {found.ranks.index[0]} against "
+        "each other method, p corrected by Holm's procedure.",
+        "",
+        f"| | average rank | {found.ranks.index[0]} minus it, median | p | p, Holm |",
+        "|---|---|---|---|---|",
+        f"| {found.ranks.index[0]} | {found.ranks.iloc[0]:.2f} | | | |",
+    ]
+    for method, rank in found.ranks.iloc[1:].items():
+        test: Any = found.wilcoxon.loc[str(method)]
+        lines.append(f"| {method} | {rank:.2f} | {test['difference']:+.3f} | {test['p']:.2g} | {test['p_holm']:.2g} |")
+    if found.left_out:
+        lines += ["", f"Left out, having too few cells: {', '.join(found.left_out)}."]
+    return "\n".join(lines) + "\n"
+
+
+def write_tables(results: Results, folder: Path) -> list[Path]:
+    """Write ``<name>.csv``, ``.md`` and ``.tex``; each appears as a whole. Return their paths."""
+    spec = results.spec
+    every = [grid for metric in spec.metrics for grid in grids(results, metric)]
+    found = comparison(results)
+    head = (
+        f"# {spec.title or spec.name}\n\n{spec.about.strip()}\n\n" if spec.about else f"# {spec.title or spec.name}\n\n"
+    )
+    head += _key(spec.runs)
+    compared = [comparison_markdown(results, found)] if found else []
+    texts = {
+        "md": head + "\n" + "\n".join([*compared, *(grid.markdown() for grid in every)]),
+        "tex": "% needs \\usepackage{booktabs}\n" + "\n".join(grid.latex() for grid in every),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [_whole(folder / f"{spec.name}.csv", results.to_csv)]
+    for suffix, text in texts.items():
+        written.append(_whole(folder / f"{spec.name}.{suffix}", _writer(text)))
+    return written
+
+
+def _key(runs: int) -> str:
+    return (
+        f"Mean ± standard deviation over {runs} runs; in brackets the published mean and the difference to it in "
+        "points. Mask seed = training seed = run index, the final model, all runs counted. Best in bold, second best "
+        "underlined.\n"
+    )
+
+
+def _writer(text: str) -> Callable[[Path], None]:
+    return lambda path: _write(path, text)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _whole(path: Path, write: Callable[[Path], None]) -> Path:
+    part = path.with_name(f".{path.name}.part")
+    write(part)
+    part.replace(path)
+    return path
+
+
+def show(results: Results, metrics: Iterable[str]) -> None:
+    """Print the tables to standard output."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    for metric in metrics:
+        for grid in grids(results, metric, published_alone=False):
+            console.print(grid.rich())
+    absent = [data.name for data in results.spec.data if not any(place[0] == data.name for place in results.rows)]
+    if absent:
+        console.print(f"No results yet: {', '.join(absent)}.", highlight=False)
+    found = comparison(results)
+    if found:
+        ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.ranks.items())
+        console.print(
+            f"Average ranks over {found.n_cells} cells ({NAMES[results.spec.metrics[0]]}): {ranks}. "
+            + ("" if pd.isna(found.friedman) else f"Friedman p = {found.friedman:.2g}; ")
+            + f"critical difference {found.critical_difference:.2f}.",
+            highlight=False,
+        )

@@ -1,0 +1,163 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from acova.bench import BenchSpec, Store, paper_names, paper_spec
+from acova.bench.cells import COLUMNS, Results, value_of
+from acova.bench.charts import joined
+from acova.bench.figures import FIGURES, write_figures
+from acova.bench.statistics import compare, holm, nemenyi
+from acova.bench.tables import comparison, grids, score, write_tables
+
+SCORES = {"BSV": [0.50, 0.40], "Concat": [0.61, 0.55], "KNNImpute": [0.60, 0.57]}
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Two rates, three runs; one method short of a run, one that failed, one that is not there."""
+    methods = [
+        {"name": "BSV", "published": "BSV"},
+        "Concat",
+        "KNNImpute",
+        {"name": "broken", "use": "MVP"},
+        {"name": "absent", "use": "XYZ"},
+    ]
+    (tmp_path / "known.csv").write_text(
+        "dataset,method,missing_percent,metric,mean,std\ncub,BSV,10,acc,0.52,0.01\ncub,BSV,30,acc,0.38,\n"
+    )
+    held = {"name": "mine", "data": ["cub"], "methods": methods, "missing": [10, 30], "runs": 3, "metrics": ["acc"]}
+    spec = BenchSpec.from_dict({**held, "published": "known.csv"}, folder=str(tmp_path))
+    rows = []
+    for job in spec.jobs():
+        identity = {"key": job.key, "run": job.run, "seconds": 2.0, "epochs": 4}
+        if job.method.name == "broken":
+            rows.append({**identity, "failed": "ValueError: too few features"})
+        elif job.method.name in SCORES and not (job.method.name == "Concat" and job.missing == 30 and job.run == 2):
+            rows.append({**identity, "acc": SCORES[job.method.name][job.missing == 30] + 0.01 * (job.run - 1)})
+    store = Store(tmp_path / "rows.jsonl")
+    store.append(rows)
+    return Results.of(spec, store)
+
+
+def test_cells_are_means_over_runs_beside_published_values(results):
+    cells = results.cells.set_index(["method", "missing_percent"])
+    first = cells.loc[("BSV", 10.0)]
+    assert first["mean"] == pytest.approx(0.50)
+    assert first["std"] == pytest.approx(np.std([0.49, 0.50, 0.51], ddof=1))
+    assert (first["runs"], first["published_mean"], first["reason"]) == (3, 0.52, "")
+    assert cells.loc[("Concat", 30.0), "reason"] == "2 of 3 runs; not run yet"
+    assert cells.loc[("broken", 10.0), "reason"] == "ValueError: too few features"
+    assert "not in this version of acova" in cells.loc[("absent", 10.0), "reason"]
+    assert np.isnan(cells.loc[("absent", 10.0), "mean"])
+    assert value_of({"seconds": 2.0, "epochs": 4}, "seconds_per_epoch") == 0.5
+
+
+def test_one_table_in_all_languages(results, tmp_path):
+    (grid,) = grids(results, "acc")
+    markdown, latex = grid.markdown(), grid.latex()
+    lines = {line.split("|")[1].strip(): line for line in markdown.splitlines() if line.startswith("| ")}
+    assert "| .500 ± .010 (.520, -2.0) | .400 ± .010 (.380, +2.0) | 3.0 |" in lines["BSV"]
+    assert "| **.610 ± .010** | <u>.545 ± .007</u><sup>1</sup> | 1.5 |" in lines["Concat"]
+    assert "| <u>.600 ± .010</u> | **.570 ± .010** | 1.5 |" in lines["KNNImpute"]
+    assert "| –<sup>2</sup> | –<sup>2</sup> | – |" in lines["broken"]
+    assert "<sup>2</sup> ValueError: too few features" in markdown
+    assert r"Concat & \textbf{.610 $\pm$ .010} & \underline{.545 $\pm$ .007}\textsuperscript{1} & 1.5 \\" in latex
+    assert latex.count(r"\\") == 1 + len(results.spec.methods)
+    assert [column.header for column in grid.rich().columns] == ["", "10 %", "30 %", "average rank"]
+    paths = write_tables(results, tmp_path / "out")
+    assert [path.name for path in paths] == ["mine.csv", "mine.md", "mine.tex"]
+    table = pd.read_csv(paths[0])
+    assert list(table.columns) == COLUMNS
+    assert len(table) == 6  # cells with runs or with a published value
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_numbers():
+    assert [score(value) for value in (0.9364, 1.0, 0.0, -0.02)] == [".936", "1.000", ".000", "-0.020"]
+
+
+def test_ranks_and_tests_are_those_of_the_textbook():
+    # Demšar (2006), tables 2 and 6: AUC of C4.5 with and without m and cf on fourteen data sets (the ranks
+    # of the last but one break a tie that rounding makes).
+    text = """0.763 0.768 0.771 0.798 0.599 0.591 0.590 0.569 0.954 0.971 0.968 0.967 0.628 0.661 0.654 0.657
+    0.882 0.888 0.886 0.898 0.936 0.931 0.916 0.931 0.661 0.668 0.609 0.685 0.583 0.583 0.563 0.625
+    0.775 0.838 0.866 0.875 1.000 1.000 1.000 1.000 0.940 0.962 0.965 0.962 0.619 0.666 0.614 0.669
+    0.972 0.981 0.9751 0.975 0.957 0.978 0.946 0.970"""
+    values = np.array(text.split(), dtype=float).reshape(14, 4)
+    found = compare(pd.DataFrame(values, columns=["C4.5", "+m", "+cf", "+m+cf"]))
+    assert found.ranks.round(3).to_dict() == {"+m+cf": 1.964, "+m": 2.0, "+cf": 2.893, "C4.5": 3.143}
+    assert found.critical_difference == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 14)), abs=2e-3)
+    chi2 = 12 * 14 / (4 * 5) * (sum(np.square([1.964286, 2.0, 2.892857, 3.142857])) - 4 * 25 / 4)
+    assert chi2 == pytest.approx(9.28, abs=0.01)
+    ties = 3 * (2**3 - 2) + (4**3 - 4)  # three pairs and one row of four equals
+    assert found.friedman == pytest.approx(stats.chi2.sf(chi2 / (1 - ties / (14 * 4 * 15)), 3), rel=1e-3)
+    assert set(found.wilcoxon.index) == {"C4.5", "+m", "+cf"}
+    assert (found.wilcoxon["p_holm"] >= found.wilcoxon["p"]).all()
+
+
+def test_nemenyi_and_holm_by_hand():
+    for methods, quantile in ((2, 1.960), (5, 2.728), (10, 3.164)):  # Demšar's table 5
+        assert nemenyi(methods, 20) == pytest.approx(quantile * np.sqrt(methods * (methods + 1) / 120), abs=1e-3)
+    np.testing.assert_allclose(holm(np.array([0.04, 0.01, 0.03])), [0.06, 0.03, 0.06])
+    assert joined(np.array([1.0, 1.5, 3.0, 3.2, 6.0]), 1.0) == [(1.0, 1.5), (3.0, 3.2)]
+    assert joined(np.array([1.0, 2.0, 3.0]), 1.5) == [(1.0, 2.0), (2.0, 3.0)]
+
+
+def test_methods_with_few_cells_are_left_out_and_two_are_needed(results):
+    means = pd.DataFrame({"a": [0.1, 0.2, 0.3, 0.4], "b": [0.2, 0.3, np.nan, 0.5], "c": [0.9, np.nan, np.nan, np.nan]})
+    found = compare(means)
+    assert (found.n_cells, found.left_out, list(found.ranks.index)) == (3, ["c"], ["b", "a"])
+    assert compare(means[["c"]]) is None
+    assert list(compare(means, higher_is_better=False).ranks.index) == ["a", "b"]
+    assert list(comparison(results).ranks.index[:2]) == ["Concat", "KNNImpute"]
+
+
+def made_up(spec, tmp_path):
+    """Rows of a whole benchmark with what its figure needs."""
+    rng = np.random.default_rng(0)
+    names = ["a", "b", "c"]
+    matrix = np.full((3, 3), 0.3) + 0.7 * np.eye(3)
+    points, classes = rng.normal(size=(30, 2)).round(2).tolist(), (np.arange(30) % 3).tolist()
+    records = {
+        "correlation": {"views": names, "matrix": matrix.tolist()},
+        "history": {"total": [3.0, 2.0, 1.5], "correlation_distance": [0.1, 0.4, 0.6]},
+        "embedding": {"points": points, "classes": classes},
+    }
+    rows = []
+    for job in spec.jobs():
+        scores = {name: float(rng.uniform(0.4, 0.9)) for name in ("acc", "nmi", "ari", "purity")}
+        times = {"seconds": float(rng.uniform(1, 9)), "epochs": 10}
+        kept = {name: records[name] for name in job.record}
+        rows.append(json.loads(json.dumps({"key": job.key, **scores, **times, "records": kept})))
+    store = Store(tmp_path / "rows.jsonl")
+    store.append(rows)
+    return Results.of(spec, store)
+
+
+SPECS = {spec.figure: spec for spec in map(paper_spec, paper_names())}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_is_drawn_from_the_store_and_repeats_exactly(figure, tmp_path):
+    part = SPECS[figure].limited_to(runs=2, data=[data.name for data in SPECS[figure].data[:3]])
+    if figure == "r_epochs":
+        part = part.limited_to(missing=[10], data=["handwritten"])
+    results = made_up(part, tmp_path)
+    drawn = FIGURES[figure](results)
+    texts = {text.get_text() for text in drawn.findobj(lambda artist: hasattr(artist, "get_text"))}
+    shown = {"ranks": "critical difference", "simulation": "± 0.00", "r_stability": "±0.00", "tsne": "ACC"}
+    assert any(shown.get(figure, part.data[0].name.split(",")[0]) in text for text in texts)
+    paths = write_figures(results, tmp_path / "one")
+    again = write_figures(results, tmp_path / "two")
+    assert [path.suffix for path in paths] == [".png", ".svg"]
+    assert paths[1].read_bytes() == again[1].read_bytes()
+
+
+def test_no_rows_no_figure(tmp_path):
+    empty = Results.of(paper_spec("table2"), Store(tmp_path / "none.jsonl"))
+    assert write_figures(empty, tmp_path) == []
+    assert comparison(empty) is None
+    assert grids(empty, "acc")  # published values alone

@@ -22,7 +22,8 @@ def test_lenders_are_those_of_a_loop_in_any_blocks(monkeypatch):
         zip(whole, cross_view_lenders(codes, observed, others, theirs, 2), strict=True)
     ):
         assert torch.equal(lenders.row, again.row)
-        for i in range(len(codes)):
+        assert not lenders.found[observed[:, v]].any()
+        for i in np.flatnonzero(~observed[:, v]):
             scores = {}
             for n in range(len(others)):
                 common = [w for w in range(3) if observed[i, w] and theirs[n, w]]

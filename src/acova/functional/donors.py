@@ -23,7 +23,7 @@ class Lenders(NamedTuple):
 def cross_view_lenders(
     codes: Tensor, observed: Tensor, donors: Tensor, donors_observed: Tensor, count: int
 ) -> list[Lenders]:
-    """Return, for every view, the donors that have it and are most like the samples in the views that both have.
+    """Return, for every view, who lends it to the samples that lack it: those most like them in the views both have.
 
     Similar is the mean, over common views, of the cosine of the codes. Codes of hidden views are not read, and memory
     is that of a block of samples.
@@ -37,17 +37,33 @@ def cross_view_lenders(
     Returns
     -------
     list of V Lenders
+        Samples that have the view find nobody.
     """
     ours, theirs = _flat(codes, observed), _flat(donors, donors_observed)
     count = min(count, len(donors))
-    parts: list[list[Lenders]] = []
+    shape = (len(codes), count)
+    row, found = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
+    lenders = [
+        Lenders(row.to(codes.device, copy=True), found.to(codes.device, copy=True)) for _ in range(codes.shape[1])
+    ]
+    theirs_seen = donors_observed.to(codes.dtype).mT
     for rows in torch.split(torch.arange(len(codes), device=codes.device), max(1, _BLOCK_CELLS // len(donors))):
-        common = observed[rows].to(codes.dtype) @ donors_observed.to(codes.dtype).mT
-        similar = (ours[rows] @ theirs.mT) / common
-        similar = similar.masked_fill(common == 0, -torch.inf)
-        found = [similar.masked_fill(~has, -torch.inf).topk(count) for has in donors_observed.unbind(1)]
-        parts.append([Lenders(top.indices, top.values > -torch.inf) for top in found])
-    return [Lenders(*map(torch.cat, zip(*of_view, strict=True))) for of_view in zip(*parts, strict=True)]
+        common = observed[rows].to(codes.dtype) @ theirs_seen
+        similar = ((ours[rows] @ theirs.mT) / common).masked_fill_(common == 0, -torch.inf)
+        for v, has in enumerate(donors_observed.unbind(1)):
+            lacking = (~observed[rows, v]).nonzero().squeeze(-1)
+            best = _best(similar[lacking].masked_fill_(~has, -torch.inf), count)
+            lenders[v].row[rows[lacking]] = best.row
+            lenders[v].found[rows[lacking]] = best.found
+    return lenders
+
+
+def _best(similar: Tensor, count: int) -> Lenders:
+    if count == 1:  # much faster than sorting
+        values, index = similar.max(-1, keepdim=True)
+    else:
+        values, index = similar.topk(count)
+    return Lenders(index, values > -torch.inf)
 
 
 @torch.no_grad()

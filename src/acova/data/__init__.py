@@ -5,6 +5,7 @@ from acova.data.formats import Dataset, read_views
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.preprocessing import SCALINGS, Scaling, extremes, observed_counts, total_variances
 from acova.data.stored import BLOCK, StoredViews, is_stored
+from acova.data.summary import Summary, count_patterns
 from acova.data.views import Views, stack_views
 
 __all__ = [
@@ -14,7 +15,9 @@ __all__ = [
     "Dataset",
     "Scaling",
     "StoredViews",
+    "Summary",
     "Views",
+    "count_patterns",
     "dataset_names",
     "extremes",
     "is_stored",

@@ -65,7 +65,7 @@ def _piece(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64
         return labels[start:stop]
     # Read, for the pages of a map that was touched stay in memory.
     at = labels.offset + start * labels.itemsize
-    return np.fromfile(str(labels.filename), labels.dtype, stop - start, offset=at)
+    return np.fromfile(str(labels.filename), np.int64, stop - start, offset=at)
 
 
 def count_patterns(

@@ -86,6 +86,22 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         check_is_fitted(self, "labels_")
         save_model(self, folder, overwrite=overwrite)
 
+    def report(self, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+        """Write one self-contained HTML file about this result; return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or a folder for ``report.html``. An earlier report is replaced, another file only with
+            ``overwrite=True``.
+        method : {"t-SNE", "PCA", "UMAP"}
+            How the map of the samples is made.
+        overwrite : bool
+        """
+        from acova.report import write_report  # above this layer: the one exception to the import contract
+
+        return write_report(self, path, method=method, overwrite=overwrite)
+
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +22,7 @@ from acova.report.samples import choose_samples, sample_columns
 from acova.report.words import correlation_words, training_checks
 
 GENERATOR = '<meta name="generator" content="acova'
-_MAX_SAMPLES = 4000
+_MAX_SAMPLES = 3000
 _MAX_PATTERNS = 15
 
 
@@ -64,6 +64,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
     columns = sample_columns(model, rows, method)
     patterns = columns.pop("patterns", None)
     mapped = columns.pop("map", None)
+    weights = _weights(model, labels)
     script, style = _asset("page.js"), _asset("page.css")
     return _template().render(
         model=model,
@@ -74,7 +75,8 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         missing=_missing(model),
         clusters=_clusters(model, labels, confidence),
         confidence=None if confidence is None else _confidence(confidence),
-        weights=_weights(model, labels),
+        weights=weights,
+        heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=1.0),
         correlation=_correlation(model),
         chart=convergence_chart(model.history_) if hasattr(model, "n_iter_") else None,
         checks=training_checks(model),
@@ -82,16 +84,16 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         provenance=_provenance(model),
         data={"columns": columns, "patterns": patterns, "views": model.view_names_, "map": mapped},
         mapped=mapped,
+        consensus="agreement" in columns,
         n_colours=len(PALETTE),
-        palette=PALETTE,
-        script=Markup(script),  # noqa: S704 -- ours, not the user's
-        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # ours; everything else is escaped
+        style=Markup(style),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
 @cache
-def _template() -> Any:
+def _template() -> Template:
     """Return the template; it escapes every text it is given."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"percent": _percent, "number": _number}

@@ -54,8 +54,8 @@ def _most_independent(names: Sequence[str], correlation: NDArray[Any]) -> list[s
     if strength[second] - strength[first] < _CLEAR:
         return []
     return [
-        f"{names[first]} errs most independently (mean correlation {strength[first]:.2f} in size), so it adds most that "
-        "the other views do not tell."
+        f"{names[first]} errs most independently (mean correlation {strength[first]:.2f} in size), so it adds most "
+        "that the other views do not tell."
     ]
 
 
@@ -76,7 +76,7 @@ def training_checks(model: Any) -> list[Check]:
     if not hasattr(model, "n_iter_"):  # k-means: one row per table
         rounds = " and ".join(f"{row.epoch} rounds on {row.phase}" for row in history.itertuples())
         return [*checks, Check("good", f"k-means ended after {rounds}.")]
-    if not np.isfinite(history.select_dtypes("number").iloc[-1:]["total"]).all():
+    if not np.isfinite(history["total"].iloc[-1:]).all():
         checks.append(Check("warning", "The objective is not finite: lower the learning rates."))
     last = history[history["phase"] == history["phase"].iloc[-1]] if len(history) else history
     checks += [check for check in (_settled(last), _clipped(model, history), _floored(last), _runs(model)) if check]
@@ -99,6 +99,8 @@ def _settled(last: pd.DataFrame) -> Check | None:
     window = max(len(totals) // 10, 5)
     if len(totals) < 2 * window:
         return Check("note", f"{len(totals)} epochs in the last phase are too few to tell whether training settled.")
+    if not np.isfinite(totals[-2 * window :]).all():
+        return None
     before, now = totals[-2 * window : -window].mean(), totals[-window:].mean()
     change = (now - before) / max(abs(before), 1e-12)
     how = f"the objective's mean over the last {window} epochs is {abs(change):.1%}"

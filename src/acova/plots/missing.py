@@ -30,7 +30,7 @@ class MissingDisplay:
         Samples of each.
     view_names : sequence of V str
     max_patterns : int
-        Rows to draw; the last one then stands for all rarer combinations.
+        Rows to draw; the last one then counts all rarer combinations, without a bar.
 
     Attributes
     ----------
@@ -85,9 +85,11 @@ class MissingDisplay:
         known = patterns.any(axis=1)[:, None] & np.ones_like(patterns)
         ax.scatter(x[known & ~patterns], y[known & ~patterns], s=28, color="0.85", zorder=2)
         ax.scatter(x[patterns], y[patterns], s=36, color=PALETTE[0], zorder=3)
-        ax.barh(range(len(counts)), counts / counts.max() * _BAR, left=n_views - 0.3, height=0.6, color=PALETTE[0])
-        for row, (count, text) in enumerate(zip(counts, texts, strict=True)):
-            end = n_views - 0.2 + count / counts.max() * _BAR
+        alone = np.where(np.array(texts) == "", counts, 0)  # all rarer ones together would dwarf every bar
+        lengths = alone / max(alone.max(), 1) * _BAR
+        ax.barh(range(len(counts)), lengths, left=n_views - 0.3, height=0.6, color=PALETTE[0])
+        for row, (count, text, length) in enumerate(zip(counts, texts, lengths, strict=True)):
+            end = n_views - 0.2 + length
             ax.text(end, row, f"{count:,} ({_percent(count / total)})", va="center", fontsize=size)
             if text:
                 ax.text(n_views - 0.6, row, text, va="center", ha="right", fontsize=size)

@@ -85,6 +85,7 @@
       pen.fillStyle = colours[cluster % 12];
       pen.fill(shapes[cluster % 7]);
     }
+    writeNumbers(pen, ratio, style);
     if (state.hover >= 0) {
       const [x, y] = place(state.hover);
       pen.setTransform(ratio, 0, 0, ratio, ratio * x, ratio * y);
@@ -94,6 +95,42 @@
       pen.beginPath();
       pen.arc(0, 0, 7, 0, 2 * Math.PI);
       pen.stroke();
+    }
+  }
+
+  // The sample in the middle of each cluster, where its number goes.
+  const middles = new Map();
+  if (columns.x) {
+    const members = new Map();
+    columns.label.forEach((cluster, i) => {
+      if (!members.has(cluster)) members.set(cluster, []);
+      members.get(cluster).push(i);
+    });
+    for (const [cluster, own] of members) {
+      const middle = (values) => own.map((i) => values[i]).sort((a, b) => a - b)[own.length >> 1];
+      const [x, y] = [middle(columns.x), middle(columns.y)];
+      const far = (i) => (columns.x[i] - x) ** 2 + (columns.y[i] - y) ** 2;
+      middles.set(cluster, own.reduce((a, b) => (far(b) < far(a) ? b : a)));
+    }
+  }
+
+  function writeNumbers(pen, ratio, style) {
+    const taken = [];
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.globalAlpha = 1;
+    pen.font = "bold 12px system-ui, sans-serif";
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.lineWidth = 3;
+    pen.strokeStyle = style.getPropertyValue("--card");
+    pen.fillStyle = style.getPropertyValue("--ink");
+    for (const [cluster, sample] of middles) {
+      const [x, y] = place(sample);
+      const covered = taken.some(([a, b]) => Math.abs(a - x) < 18 && Math.abs(b - y) < 14);
+      if (covered || (state.cluster !== null && cluster !== state.cluster)) continue;
+      taken.push([x, y]);
+      pen.strokeText(String(cluster), x, y);
+      pen.fillText(String(cluster), x, y);
     }
   }
 

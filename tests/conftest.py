@@ -20,6 +20,9 @@ SMALL = {
 }
 """Settings under which a fit takes a fraction of a second and still finds separated clusters."""
 
+NASTY = ("<script>window.hacked = 1</script>", "a & \"b\" 'c'", "{{ 7 * 7 }}</script><b>")
+"""Names that a careless page would run."""
+
 settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
 settings.load_profile("no deadline")
 
@@ -62,3 +65,19 @@ def fitted(toy):
     from acova import ACOVA
 
     return ACOVA(3, **SMALL).fit(toy[0])
+
+
+@pytest.fixture(scope="session")
+def nasty():
+    """A model whose views, features and samples have names that a careless page would run."""
+    import pandas as pd
+
+    from acova import ACOVA
+
+    views, _ = make_toy()
+    names = [f"<img src=x onerror='window.hacked=1'> {i}" if i % 2 else f"sample {i}" for i in range(len(views))]
+    frames = {
+        name: pd.DataFrame(a, index=names, columns=[f"</script><script>window.hacked={i}//" for i in range(a.shape[1])])
+        for name, a in zip(NASTY, views.arrays, strict=True)
+    }
+    return ACOVA(3, **SMALL).fit(frames)

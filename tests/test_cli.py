@@ -227,7 +227,9 @@ def test_the_demo_beats_the_baseline_and_saves_run_and_figures(acova, tmp_path):
     assert scores["ACOVA"] >= scores["mean-filled k-means"] + 0.10
     assert ACOVA.load(tmp_path / "demo").n_clusters == 10
     figures = sorted(path.name for path in (tmp_path / "demo" / "figures").iterdir())
-    assert figures == ["convergence.png", "correlation.png", "latent.png"]
+    names = ["clusters", "convergence", "correlation", "latent", "missing", "weights"]
+    assert figures == [f"{name}.png" for name in names]
+    assert "10 clusters of 1,797 samples" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_module_runs_as_a_command():
@@ -248,3 +250,25 @@ def test_resume_says_what_is_missing(acova, arguments, message):
     code, _, err = acova("fit", *arguments)
     assert code == 2
     assert message in err
+
+
+def test_a_run_is_reported(acova, folder, tmp_path):
+    code, out, _ = acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", "--seed", 7, *SMALL)
+    assert f"acova report {tmp_path / 'run'}" in out
+    code, out, err = acova("report", tmp_path / "run", "--map", "PCA")
+    assert (code, err) == (0, "")
+    path = tmp_path / "run" / "report.html"
+    assert out.split() == ["Report:", str(path)]
+    page = path.read_text(encoding="utf-8")
+    for text in ("3 clusters of 240 samples", "s001", "f0", str(folder)):
+        assert text in page
+    ACOVA.load(tmp_path / "run")  # the report does not harm the run
+    (tmp_path / "mine.html").write_text("mine")
+    code, _, err = acova("report", tmp_path / "run", "--out", tmp_path / "mine.html", "--map", "PCA")
+    assert code == 2
+    assert "is no report of acova" in err
+    assert acova("report", tmp_path / "run", "--out", tmp_path / "mine.html", "--map", "PCA", "--force")[0] == 0
+    assert "3 clusters" in (tmp_path / "mine.html").read_text(encoding="utf-8")
+    code, _, err = acova("report", tmp_path / "nothing")
+    assert code == 2
+    assert "is no run folder" in err

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from acova.base import DataError
-from acova.metrics import clustering_accuracy, clustering_scores, purity
+from acova.metrics import clustering_accuracy, clustering_scores, matched, purity
 
 PERFECT = {"acc": 1.0, "nmi": 1.0, "ari": 1.0, "purity": 1.0}
 
@@ -127,3 +127,13 @@ def test_inputs_are_left_as_they_are(score, writable):
 def test_labels_that_cannot_be_compared_are_refused(score, true, pred, shapes):
     with pytest.raises(DataError, match=f"two label vectors of the same non-zero length; got shapes {shapes}"):
         score(true, pred)
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(0, 11), min_size=1, max_size=25))
+def test_matched_samples_are_those_the_best_naming_gets_right(n_classes, n_clusters, values):
+    true = [f"class {value % n_classes}" for value in values]
+    pred = [value // 3 % n_clusters for value in values]
+    agrees = matched(true, pred)
+    assert agrees.mean() == pytest.approx(best_match(true, pred))
+    names = {(t, p) for t, p, agree in zip(true, pred, agrees, strict=True) if agree}
+    assert len({t for t, _ in names}) == len({p for _, p in names}) == len(names)  # one to one

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acova.base.version import __version__
 
 if TYPE_CHECKING:
-    from acova import base, bench, data, engine, estimators, functional, metrics, networks, plots
+    from acova import base, bench, data, engine, estimators, functional, metrics, networks, plots, report
     from acova.data import Views
     from acova.estimators import (
         ACOVA,
@@ -54,6 +54,7 @@ __all__ = [
     "metrics",
     "networks",
     "plots",
+    "report",
 ]
 
 _METHODS = (

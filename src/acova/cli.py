@@ -134,6 +134,7 @@ def demo(
     _show(_score_table(result.scores))
     _show(_correlation_table(result.model))
     typer.echo(f"ACOVA trained in {result.seconds:.0f} s. Run: {out}")
+    typer.echo(f"Report, to open in a browser: {result.report}")
     typer.echo("Figures: " + ", ".join(str(path) for path in result.figures))
 
 
@@ -189,10 +190,10 @@ def fit(
         views, labels, model = _prepared(command, quiet=quiet)
         if resume is None:
             processes.first_does(partial(begin_run, out, command, overwrite=force))
-        _fit_and_save(model, views, out, processes)
+        _fit_and_save(model, views, out, processes, command)
         if processes.is_first:
             _tell(model, views, labels)
-            typer.echo(f"Run: {out}")
+            typer.echo(f"Run: {out}. Look at it with: acova report {out}")
 
 
 def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
@@ -215,7 +216,9 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
     return views, labels, method(**settings) if preset is None else method.preset(preset, **settings)
 
 
-def _fit_and_save(model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes") -> None:
+def _fit_and_save(
+    model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes", command: Mapping[str, Any]
+) -> None:
     """Train with checkpoints in the run folder, and replace it by the finished run."""
     from acova.estimators.storage import abandon_run
 
@@ -235,6 +238,7 @@ def _fit_and_save(model: "MultiViewClusterer", views: Any, out: Path, processes:
     if trained:
         model.set_params(checkpoint=None)
     if processes.is_first:
+        model.provenance_ |= {name: command[name] for name in ("data", "missing", "pattern", "preset", "stream")}
         model.save(out, overwrite=True)
 
 
@@ -278,6 +282,21 @@ def predict(
     part.replace(out)
     _show(sizes)
     typer.echo(f"Labels of {len(views)} samples: {out}")
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; report.html of the run when left out.")] = None,
+    map_method: Annotated[str, typer.Option("--map", help="Map of the samples: t-SNE, PCA or UMAP.")] = "t-SNE",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
+) -> None:
+    """Write one HTML file about a run: what went in, what came out, how training went."""
+    from acova.estimators import load_method
+
+    model = load_method(run, device="cpu")
+    path = model.report(run / "report.html" if out is None else out, method=map_method, overwrite=force)
+    typer.echo(f"Report: {path}")
 
 
 @app.command()

@@ -26,12 +26,13 @@ class DemoResult:
     scores: dict[str, dict[str, float]]
     seconds: float
     figures: list[Path]
+    report: Path
 
 
 def run_demo(
     folder: str | Path, *, missing: float = 0.5, seed: int = 0, verbose: bool = False, overwrite: bool = False
 ) -> DemoResult:
-    """Cluster ``digits`` with views hidden, save the run and its figures to `folder`, and score it."""
+    """Cluster ``digits`` with views hidden, save the run, its figures and its report to `folder`, and score it."""
     dataset = load_dataset("digits")
     observed = make_observed(dataset.views.n_samples, dataset.views.n_views, missing, random_state=seed)
     views = dataset.views.hide(observed)
@@ -44,7 +45,8 @@ def run_demo(
         "mean-filled k-means": clustering_scores(dataset.labels, mean_filled_kmeans(views, 10, seed)),
         "ACOVA": clustering_scores(dataset.labels, model.labels_),
     }
-    return DemoResult(dataset, views, model, scores, seconds, save_figures(model, views, Path(folder) / "figures"))
+    figures = save_figures(model, views, Path(folder) / "figures")
+    return DemoResult(dataset, views, model, scores, seconds, figures, model.report(Path(folder) / "report.html"))
 
 
 def mean_filled_kmeans(views: Views, n_clusters: int, seed: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from acova.base import DataError
 
-__all__ = ["clustering_accuracy", "clustering_scores", "purity"]
+__all__ = ["clustering_accuracy", "clustering_scores", "matched", "purity"]
 
 
 def clustering_scores(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, float]:
@@ -50,6 +50,16 @@ def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     true, pred = _checked(y_true, y_pred)
     counts = contingency_matrix(true, pred)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / true.size)
+
+
+def matched(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.bool_]:
+    """Return, (n_samples,), whether each sample agrees under the matching that `clustering_accuracy` scores."""
+    true, pred = _checked(y_true, y_pred)
+    counts = contingency_matrix(true, pred)
+    partner = np.full(counts.shape[1], -1)
+    rows, columns = linear_sum_assignment(counts, maximize=True)
+    partner[columns] = rows
+    return np.asarray(partner[pred] == true)
 
 
 def purity(y_true: ArrayLike, y_pred: ArrayLike) -> float:

@@ -31,10 +31,23 @@ def test_a_loaded_model_predicts_the_same_bits(toy, fitted, run):
 def test_a_loaded_model_remembers_everything(fitted, run):
     loaded = ACOVA.load(run)
     assert loaded.get_params() == fitted.get_params()
-    for name in ("labels_", "probabilities_", "view_weights_", "correlation_", "weights_", "means_", "variances_"):
+    for name in (
+        "labels_",
+        "probabilities_",
+        "view_weights_",
+        "correlation_",
+        "weights_",
+        "means_",
+        "variances_",
+        "latent_",
+    ):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name), err_msg=name)
     for name in ("view_names_", "view_sizes_", "n_features_in_", "n_iter_", "seed_", "objective_"):
         assert getattr(loaded, name) == getattr(fitted, name), name
+    for name, value in vars(fitted.summary_).items():
+        for mine, theirs in zip(getattr(loaded.summary_, name), value, strict=True):
+            np.testing.assert_array_equal(mine, theirs, err_msg=name)
+    assert loaded.provenance_ == fitted.provenance_
     pd.testing.assert_frame_equal(loaded.history_, fitted.history_)
     pd.testing.assert_frame_equal(loaded.assignments(), fitted.assignments())
 

@@ -5,6 +5,7 @@ from acova.data.formats import Dataset, read_views
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, share_a_scale, total_variances
 from acova.data.stored import BLOCK, StoredViews, is_stored
+from acova.data.summary import Summary, count_patterns
 from acova.data.views import Views, stack_views
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "Dataset",
     "Scaling",
     "StoredViews",
+    "Summary",
     "Views",
     "bounds",
+    "count_patterns",
     "dataset_names",
     "is_stored",
     "load_dataset",

@@ -136,6 +136,8 @@ class ACOVA(VariationalClusterer):
     view_weights_ : array of shape (n_samples, V)
         How much each view counted in a sample's latent mean, averaged over the latent dimensions; rows
         sum to 1, a missing view has 0, and correlated views can get negative weights.
+    latent_ : array of shape (n_samples, latent_dim)
+        Fused latent mean of each training sample, as `transform` gives it.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)
@@ -155,6 +157,10 @@ class ACOVA(VariationalClusterer):
         Epochs trained of the whole model.
     view_names_, view_sizes_, n_features_in_, index_
         See the input: names and widths of the views, their sum, names of the samples.
+    summary_ : acova.data.Summary
+        What went in: missing patterns, and mean and spread of every feature by cluster.
+    provenance_ : dict
+        Versions, device and time of the fit.
     network_ : torch.nn.Module
         The trained network.
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from acova.base import DataError, check_choice
-from acova.data import Scaling, StoredViews, Views, is_stored, observed_counts
+from acova.data import Scaling, StoredViews, Summary, Views, is_stored, observed_counts
 from acova.estimators.saving import load_model, save_model
 
 _IN_MEMORY = 2**28
@@ -33,6 +33,10 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     index_ : pandas.Index
         Names of the training samples, in the order of every per-sample attribute: the index of the
         DataFrames (samples in order of first appearance), or 0 … n-1.
+    summary_ : acova.data.Summary
+        What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    provenance_ : dict
+        Versions, device and time of the fit.
     """
 
     n_clusters: int
@@ -40,6 +44,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     random_state: Any
     labels_: NDArray[np.int64]
     history_: pd.DataFrame
+    summary_: Summary
+    provenance_: dict[str, Any]
     _scaling: Scaling
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -82,6 +88,22 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self, "labels_")
         save_model(self, folder, overwrite=overwrite)
+
+    def report(self, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+        """Write one self-contained HTML file about this result; return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or a folder for ``report.html``. An earlier report is replaced, another file only with
+            ``overwrite=True``.
+        method : {"t-SNE", "PCA", "UMAP"}
+            How the map of the samples is made.
+        overwrite : bool
+        """
+        from acova.report import write_report  # above this layer: the one exception to the import contract
+
+        return write_report(self, path, method=method, overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:

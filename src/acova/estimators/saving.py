@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from acova.base import RunFolderError, Streams
-from acova.data import Scaling
+from acova.data import Scaling, Summary
 from acova.engine import resolve_device
 from acova.estimators.consensus import Ensemble
 from acova.estimators.storage import load_run, save_run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acova.estimators.base import MultiViewClusterer
     from acova.estimators.variational import VariationalClusterer
 
-_FITTED = ("view_names_", "view_sizes_", "_columns")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
 _PREFIX = "network."
 
 
@@ -28,6 +28,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     tensors, told = model._packed()
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
+    tensors |= _summary_tensors(model.summary_)
     held = {name: getattr(model, name) for name in model._per_sample}
     on_disk = {name: array for name, array in held.items() if isinstance(array, np.memmap)}
     tensors |= {name: torch.from_numpy(array) for name, array in held.items() if name not in on_disk}
@@ -82,6 +83,7 @@ def _unpacked(
     n_views = len(model.view_sizes_)
     arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
     model._scaling = Scaling(*arrays)
+    model.summary_ = _summary(tensors, n_views)
     model._unpack(tensors, config)
     for name in set(cls._per_sample) - set(config.get("on_disk", ())):
         setattr(model, name, tensors[name].numpy())
@@ -114,6 +116,19 @@ def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor]
         network.load_state_dict(weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, int(config["reference"])))
+
+
+def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
+    arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
+    for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
+        arrays |= {f"means.{v}": mean, f"stds.{v}": std}
+    return {f"summary.{name}": torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _summary(tensors: Mapping[str, Tensor], n_views: int) -> Summary:
+    patterns, counts, rows = (tensors[f"summary.{name}"].numpy() for name in ("patterns", "counts", "rows"))
+    moments = [tuple(tensors[f"summary.{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("means", "stds")]
+    return Summary(patterns, counts, rows, *moments)
 
 
 def _left_open(value: Any) -> bool:

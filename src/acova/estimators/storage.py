@@ -18,7 +18,7 @@ from acova.base import RunFolderError
 from acova.base.version import __version__
 
 FORMAT = "acova run"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _MODEL, _CONFIG, _LABELS, _HISTORY = "model.safetensors", "config.json", "labels.csv", "history.csv"
 _COMMAND = "command.json"
 """What a fit was asked for; the run folder holds it, and checkpoints, until the fit is done."""

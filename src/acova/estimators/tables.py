@@ -18,11 +18,12 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from acova.base import DataError, check_number
-from acova.data import Scaling, StoredViews, Views
+from acova.data import Scaling, StoredViews, Summary, Views
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checks import scaling_kinds
 from acova.estimators.method_presets import SHALLOW
 from acova.estimators.progress import progress_bar
+from acova.estimators.provenance import provenance
 
 Table = NDArray[np.float64]
 
@@ -72,6 +73,8 @@ class TableClusterer(MultiViewClusterer):
         records = [{"phase": name, "epoch": fit.n_iter_, "total": fit.inertia_} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
+        self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
+        self.provenance_ = provenance("cpu")
         return self
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:

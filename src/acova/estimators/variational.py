@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import Streams, check_choice
-from acova.data import Scaling, StoredViews, Views, total_variances
+from acova.data import Scaling, StoredViews, Summary, Views, total_variances
 from acova.engine import ALONE, Processes, Trainer, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
@@ -26,6 +26,7 @@ from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, me
 from acova.estimators.neighbours import neighbour_means
 from acova.estimators.presets import RECIPES, auto_neighbor_weight, auto_widths, epochs_for
 from acova.estimators.progress import progress_bar
+from acova.estimators.provenance import provenance
 from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
 from acova.networks import MultiViewVAE
@@ -198,11 +199,13 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         self._adopt(ensemble)
         found = infer(ensemble, self._scaling, views, processes)
+        self.summary_ = Summary.of(views, found.labels, self.n_clusters)
+        self.provenance_ = provenance(prepared.jobs[0].device)
         if prepared.order is not None:
             back = np.argsort(prepared.order)
             found = Inferred(*(rows[back] for rows in vars(found).values()))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
-        self.agreement_ = found.agreement
+        self.agreement_, self.latent_ = found.agreement, found.latent
         return self
 
     def _adopt(self, ensemble: Ensemble) -> None:
@@ -300,7 +303,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
 
     # --- saving ---------------------------------------------------------------------------------
 
-    _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_")
+    _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")
     _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
 
     def _new_network(

@@ -4,9 +4,28 @@ Each display follows scikit-learn: ``Display.from_estimator(model, …)`` comput
 object, and ``.plot(ax=…)`` draws them again elsewhere.
 """
 
+from acova.plots.calibration import CalibrationDisplay
+from acova.plots.clusters import ClusterDisplay
 from acova.plots.convergence import ConvergenceDisplay
 from acova.plots.correlation import CorrelationDisplay
 from acova.plots.figures import save_figures
 from acova.plots.latent import LatentDisplay
+from acova.plots.maps import MAPS, map_points
+from acova.plots.missing import MissingDisplay
+from acova.plots.style import MARKERS, PALETTE
+from acova.plots.weights import ViewWeightDisplay
 
-__all__ = ["ConvergenceDisplay", "CorrelationDisplay", "LatentDisplay", "save_figures"]
+__all__ = [
+    "MAPS",
+    "MARKERS",
+    "PALETTE",
+    "CalibrationDisplay",
+    "ClusterDisplay",
+    "ConvergenceDisplay",
+    "CorrelationDisplay",
+    "LatentDisplay",
+    "MissingDisplay",
+    "ViewWeightDisplay",
+    "map_points",
+    "save_figures",
+]

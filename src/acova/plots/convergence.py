@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 
-from acova.plots.style import PALETTE, new_axes
+from acova.plots.style import PALETTE, new_axes, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +51,16 @@ class ConvergenceDisplay:
                 values = values.where(history["phase"] != "pretrain")
             colour, style = PALETTE[number], _STYLES[number]
             ax.plot(epochs, values, color=colour, linestyle=style, label=_NAMES.get(part, part))
-        for number, start in enumerate(np.flatnonzero(breaks.to_numpy() | (epochs == 1))):
+        starts = np.flatnonzero(breaks.to_numpy() | (epochs == 1))
+        levels = [-np.inf] * (len(starts) + 1)  # where the names on each line above the axes end
+        for start in starts:
             if start:
                 ax.axvline(epochs[start] - 0.5, color="0.6", linewidth=0.8)
-            where = (epochs[start] - 0.5, 1.01 + 0.05 * (number % 2))  # names of short phases would touch
-            ax.text(*where, str(history["phase"].iloc[start]), transform=ax.get_xaxis_transform(), color="0.35")
+            name, share = short(history["phase"].iloc[start]), start / len(history)
+            level = next(level for level, end in enumerate(levels) if share > end)  # short phases' names would touch
+            levels[level] = share + 0.025 * len(name)
+            where = (epochs[start] - 0.5, 1.02 + 0.055 * level)
+            ax.text(*where, name, transform=ax.get_xaxis_transform(), color="0.35", fontsize=9)
         ax.set(xlabel="epoch", ylabel="mean per sample", yscale="log", xlim=(0.5, max(len(history), 1) + 0.5))
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return self

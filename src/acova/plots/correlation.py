@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from acova.plots.style import new_axes
+from acova.base import OptionError
+from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,21 +34,24 @@ class CorrelationDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: "Axes | None" = None) -> Self:
         """Draw the learned correlation of a fitted model."""
+        if not hasattr(estimator, "correlation_"):
+            msg = (
+                f"CorrelationDisplay: {type(estimator).__name__} has no correlation_; fit a method that fuses views by "
+                "the correlation of their errors, such as ACOVA."
+            )
+            raise OptionError(msg)
         return cls(estimator.correlation_, estimator.view_names_).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw on `ax`, or on a new figure."""
         count = len(self.view_names)
-        side = 2.6 + 0.55 * count
-        self.ax_ = ax = new_axes(ax, (side + 0.8, side))
+        self.ax_ = ax = new_axes(ax, (3.6 + 0.55 * count, 2.4 + 0.55 * count))
         self.figure_ = ax.figure
-        image = ax.imshow(self.correlation, cmap="RdBu_r", vmin=-1, vmax=1)
-        ax.set_xticks(range(count), self.view_names, rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_yticks(range(count), self.view_names)
-        if count <= 12:
-            for (row, column), value in np.ndenumerate(self.correlation):
-                colour = "white" if abs(value) > 0.6 else "black"
-                ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=9)
-        ax.set_title("Correlation of the views' errors")
+        image = ax.imshow(self.correlation, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        ax.set_title("Correlation of the views' errors", wrap=True)
         self.figure_.colorbar(image, ax=ax, shrink=0.8)
+        name_columns(ax, self.view_names)
+        label_rows(ax, self.view_names)
+        inks = np.where(np.abs(self.correlation) > 0.6, "white", "black").tolist()
+        write_cells(ax, [[f"{value:.2f}" for value in row] for row in self.correlation], inks)
         return self

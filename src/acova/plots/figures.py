@@ -3,19 +3,22 @@
 from pathlib import Path
 from typing import Any
 
+from acova.plots.clusters import ClusterDisplay
 from acova.plots.convergence import ConvergenceDisplay
 from acova.plots.correlation import CorrelationDisplay
 from acova.plots.latent import LatentDisplay
+from acova.plots.missing import MissingDisplay
+from acova.plots.weights import ViewWeightDisplay
 
 
 def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
-    """Write ``correlation.png``, ``latent.png`` and ``convergence.png`` for a fitted model; return their paths.
+    """Write every figure that a fitted model has as a png file; return their paths.
 
     Parameters
     ----------
     estimator : fitted ACOVA
-    X : views in any accepted form
-        The samples of the latent map.
+    X : views in any accepted form, or None
+        The samples of the latent map; None takes the training samples.
     folder : str or Path
         Made if it is not there.
     """
@@ -25,6 +28,9 @@ def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
         "correlation": CorrelationDisplay.from_estimator(estimator),
         "latent": LatentDisplay.from_estimator(estimator, X),
         "convergence": ConvergenceDisplay.from_estimator(estimator),
+        "missing": MissingDisplay.from_estimator(estimator),
+        "clusters": ClusterDisplay.from_estimator(estimator),
+        "weights": ViewWeightDisplay.from_estimator(estimator),
     }
     paths = []
     for name, display in displays.items():

@@ -1,0 +1,113 @@
+"""What went into a fit, small enough to keep with the result: missing patterns, and features by cluster."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from acova.data.stored import BLOCK, StoredViews
+from acova.data.views import Views
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts and moments of the data behind M missing patterns and K clusters.
+
+    Attributes
+    ----------
+    patterns : array of bool, shape (M, V)
+        Every combination of views that some sample has, most frequent first.
+    counts : array of int, shape (M,)
+        Samples of each pattern.
+    rows : array of int, shape (K, V)
+        Samples of each cluster that have the view.
+    means, stds : tuple of V arrays of shape (K, n_features_of_view)
+        Of the samples of a cluster that have the view, in the units of the data; NaN where there are none.
+    """
+
+    patterns: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    means: tuple[Floats, ...]
+    stds: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, views: Views | StoredViews, labels: NDArray[np.int64], n_clusters: int) -> "Summary":
+        """Go through the samples once, a block at a time.
+
+        Parameters
+        ----------
+        views : Views or StoredViews
+        labels : array of shape (n_samples,)
+            Cluster of each sample.
+        n_clusters : int
+        """
+        patterns = np.zeros((0, views.n_views), dtype=bool)
+        counts = np.zeros(0, dtype=np.int64)
+        moments = [_Moments(n_clusters, size) for size in views.sizes]
+        for start in range(0, views.n_samples, BLOCK):
+            stop = min(start + BLOCK, views.n_samples)
+            block = views.read(start, stop) if isinstance(views, StoredViews) else views.take(slice(start, stop))
+            patterns, counts = count_patterns(
+                np.vstack([patterns, block.observed]), np.append(counts, np.ones(stop - start, dtype=np.int64))
+            )
+            mine = _piece(labels, start, stop)
+            for v, moment in enumerate(moments):
+                moment.add(block.rows(v), mine[block.observed[:, v]])
+        means, stds = zip(*(moment.result() for moment in moments), strict=True)
+        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
+
+
+def _piece(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+    if not isinstance(labels, np.memmap):
+        return labels[start:stop]
+    # Read, for the pages of a map that was touched stay in memory.
+    at = labels.offset + start * labels.itemsize
+    return np.fromfile(str(labels.filename), np.int64, stop - start, offset=at)
+
+
+def count_patterns(
+    observed: NDArray[np.bool_], counts: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return the distinct rows of `observed` and how many samples have each, most frequent first.
+
+    Parameters
+    ----------
+    observed : array of bool, shape (n, V)
+    counts : array of int, shape (n,), optional
+        How many samples a row stands for; 1 when left out.
+    """
+    patterns, which = np.unique(observed, axis=0, return_inverse=True)
+    totals = np.bincount(which.ravel(), counts, minlength=len(patterns)).astype(np.int64)
+    order = np.lexsort((*(~patterns.T[::-1]), -patterns.sum(axis=1), -totals))
+    return patterns[order], totals[order]
+
+
+class _Moments:
+    """Count, mean and standard deviation of every feature in every cluster, from rows that come in blocks."""
+
+    def __init__(self, n_clusters: int, size: int) -> None:
+        self.counts = np.zeros(n_clusters, dtype=np.int64)
+        self._sums, self._squares = np.zeros((2, n_clusters, size))
+        self._shift: Floats | None = None
+
+    def add(self, rows: NDArray[np.floating], labels: NDArray[np.int64]) -> None:
+        if not len(rows):
+            return
+        rows = rows.astype(np.float64)
+        if self._shift is None:
+            self._shift = rows.mean(axis=0)  # squares of far values would drown their differences
+        rows -= self._shift
+        member = (labels == np.arange(len(self.counts))[:, None]).astype(np.float64)
+        self.counts += member.sum(axis=1).astype(np.int64)
+        self._sums += member @ rows
+        self._squares += member @ np.square(rows)
+
+    def result(self) -> tuple[Floats, Floats]:
+        shift = 0.0 if self._shift is None else self._shift
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = self._sums / self.counts[:, None]
+            spread = self._squares / self.counts[:, None] - np.square(means)
+        return means + shift, np.sqrt(np.maximum(spread, 0))

@@ -1,0 +1,217 @@
+"""From a fitted model to a page, and to a file."""
+
+import base64
+import hashlib
+import inspect
+import uuid
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+from sklearn.utils.validation import check_is_fitted
+
+from acova.base import DataError
+from acova.plots import PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
+from acova.report.charts import convergence_chart
+from acova.report.profiles import cluster_profiles
+from acova.report.samples import choose_samples, sample_columns
+from acova.report.words import correlation_words, training_checks
+
+GENERATOR = '<meta name="generator" content="acova'
+_MAX_SAMPLES = 3000
+_MAX_PATTERNS = 15
+
+
+def write_report(model: Any, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+    """Write a report of a fitted model as one HTML file that needs no network; return its path.
+
+    Parameters
+    ----------
+    model : fitted ACOVA, or another method of this package
+    path : str or Path
+        The file, or a folder for ``report.html``. An earlier report is replaced; another file only with `overwrite`.
+    method : {"t-SNE", "PCA", "UMAP"}
+        How the map of the samples is made.
+    overwrite : bool
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = path / "report.html"
+    if path.exists() and not overwrite and not _is_report(path):
+        msg = f"{path} exists and is no report of acova, so it is not replaced; choose another file."
+        raise DataError(msg)
+    page = render_report(model, method=method)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        part.write_text(page, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def render_report(model: Any, *, method: str = "t-SNE") -> str:
+    """Return the page of `write_report` as text."""
+    check_is_fitted(model, "labels_")
+    labels = np.asarray(model.labels_)
+    confidence = np.asarray(model.probabilities_).max(axis=1) if hasattr(model, "probabilities_") else None
+    rows = choose_samples(labels, model.n_clusters, _MAX_SAMPLES)
+    columns = sample_columns(model, rows, method)
+    patterns = columns.pop("patterns", None)
+    mapped = columns.pop("map", None)
+    weights = _weights(model, labels)
+    script, style = _asset("page.js"), _asset("page.css")
+    return _template().render(
+        model=model,
+        name=type(model).__name__,
+        n_samples=len(labels),
+        n_shown=len(rows),
+        views=_views(model),
+        missing=_missing(model),
+        clusters=_clusters(model, labels, confidence),
+        confidence=None if confidence is None else _confidence(confidence),
+        weights=weights,
+        heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=1.0),
+        correlation=_correlation(model),
+        chart=convergence_chart(model.history_) if hasattr(model, "n_iter_") else None,
+        checks=training_checks(model),
+        settings=_settings(model),
+        provenance=_provenance(model),
+        data={"columns": columns, "patterns": patterns, "views": model.view_names_, "map": mapped},
+        mapped=mapped,
+        consensus="agreement" in columns,
+        n_colours=len(PALETTE),
+        script=Markup(script),  # ours; everything else is escaped
+        style=Markup(style),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+@cache
+def _template() -> Template:
+    """Return the template; it escapes every text it is given."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"percent": _percent, "number": _number}
+    return environment.from_string(_asset("page.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("acova.report") / name).read_text(encoding="utf-8")
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return GENERATOR.encode() in stream.read(2000)
+
+
+def _percent(share: float) -> str:
+    if 0 < share < 0.01:
+        return "<1 %"
+    return ">99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def _number(value: float) -> str:
+    """Return a number of the data as people write it, to three or four digits."""
+    if not np.isfinite(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def _views(model: Any) -> list[dict[str, Any]]:
+    counts = model.summary_.counts @ model.summary_.patterns
+    total = model.summary_.counts.sum()
+    return [
+        {"name": name, "features": size, "count": int(count), "share": float(count / total)}
+        for name, size, count in zip(model.view_names_, model.view_sizes_, counts, strict=True)
+    ]
+
+
+def _missing(model: Any) -> dict[str, Any]:
+    display = MissingDisplay(model.summary_.patterns, model.summary_.counts, model.view_names_)
+    total, kept = int(display.counts.sum()), min(len(display.counts), _MAX_PATTERNS)
+    pairs = zip(display.patterns[:kept].tolist(), display.counts[:kept].tolist(), strict=True)
+    complete = int(display.counts[display.patterns.all(axis=1)].sum())
+    return {
+        "rows": [{"pattern": pattern, "count": count, "share": count / total} for pattern, count in pairs],
+        "most": int(display.counts.max()),
+        "complete": complete / total,
+        "rarer": len(display.counts) - kept,
+        "rarer_count": int(display.counts[kept:].sum()),
+    }
+
+
+def _clusters(model: Any, labels: Any, confidence: Any) -> list[dict[str, Any]]:
+    display = ClusterDisplay(labels, confidence, n_clusters=model.n_clusters)
+    top = 5 if model.n_clusters * len(model.view_names_) <= 100 else 3
+    agreement = None
+    if hasattr(model, "agreement_") and len(model.objectives_) > 1 and model.consensus:
+        agreement = np.bincount(labels, np.asarray(model.agreement_), minlength=model.n_clusters)
+    found = []
+    for number, profiles in enumerate(cluster_profiles(model, top)):
+        size = int(display.sizes[number])
+        best = sorted(((abs(f.effect), p.view, f) for p in profiles for f in p.features), key=lambda item: -item[0])
+        cluster: dict[str, Any] = {
+            "number": number,
+            "size": size,
+            "share": size / len(labels),
+            "bar": size / max(int(display.sizes.max()), 1),
+            "profiles": profiles,
+            "best": [(view, feature) for _, view, feature in best[:3]],
+            "confidence": None,
+            "sure": None,
+            "agreement": None if agreement is None or not size else agreement[number] / size,
+        }
+        if display.bands is not None and display.mean_confidence is not None and size:
+            cluster |= {"confidence": display.mean_confidence[number], "sure": display.bands[-1, number] / size}
+        found.append(cluster)
+    return found
+
+
+def _confidence(confidence: Any) -> dict[str, float]:
+    return {
+        "mean": float(confidence.mean()),
+        "sure": float((confidence >= 0.9).mean()),
+        "unsure": float((confidence < 0.5).mean()),
+    }
+
+
+def _weights(model: Any, labels: Any) -> list[list[float | None]] | None:
+    if not hasattr(model, "view_weights_"):
+        return None
+    display = ViewWeightDisplay(model.view_weights_, labels, model.view_names_, n_clusters=model.n_clusters)
+    return [[None if np.isnan(value) else value for value in row] for row in display.cluster_weights.tolist()]
+
+
+def _correlation(model: Any) -> dict[str, Any] | None:
+    if not hasattr(model, "correlation_"):
+        return None
+    matrix = np.asarray(model.correlation_)
+    learned = getattr(model, "correlation", "learned")
+    words = correlation_words(model.view_names_, matrix, learned=isinstance(learned, str) and learned == "learned")
+    return {"matrix": matrix.tolist(), "words": words}
+
+
+def _settings(model: Any) -> list[tuple[str, str, str]]:
+    """Return every setting, its value in this fit, and who chose it."""
+    given = model.get_params(deep=False)
+    used = model._settings.get_params(deep=False) if hasattr(model, "_settings") else given
+    defaults = {name: parameter.default for name, parameter in inspect.signature(type(model)).parameters.items()}
+    rows = []
+    for name, value in used.items():
+        by = "given" if repr(given[name]) != repr(defaults[name]) else "default"
+        if repr(value) != repr(given[name]):
+            by = "recipe"
+        rows.append((name, repr(value), by))
+    return sorted(rows, key=lambda row: ("given", "recipe", "default").index(row[2]))
+
+
+def _provenance(model: Any) -> list[tuple[str, str]]:
+    told = {"method": type(model).__name__, "seed": getattr(model, "random_state", None), **model.provenance_}
+    return [(name, str(value)) for name, value in told.items() if value is not None]

@@ -1,12 +1,12 @@
 """The ``acova`` command: it parses, calls the library and exits."""
 
 import ast
-import inspect
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import getdoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from acova.base.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+    from rich.console import RenderableType
     from rich.table import Table
 
     from acova.engine import Processes
@@ -49,7 +50,7 @@ def _estimator_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
     """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
     from acova.estimators.registry import method_class
 
-    parameters = inspect.signature(method_class(method)).parameters
+    parameters = signature(method_class(method)).parameters
     known = {name: p.default for name, p in parameters.items() if name not in _OWN_OPTIONS}
     settings = {}
     left = list(arguments)
@@ -142,7 +143,7 @@ def demo(
 def fit(
     ctx: typer.Context,
     data: Annotated[
-        str | None, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables or arrays.")
+        str | None, typer.Argument(help="A catalogue name, a folder with one table per view, or a file (docs: data).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
     method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
@@ -250,7 +251,7 @@ def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None"
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
     data: Annotated[str, typer.Argument(help="As for fit; views may be missing altogether.")],
-    out: Annotated[Path, typer.Option(help="Table to write: label, probabilities and view weights per sample.")],
+    out: Annotated[Path, typer.Option(help="File to write: a .csv, or DATA with the results in it (.h5mu and .h5ad).")],
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
@@ -262,7 +263,10 @@ def predict(
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
     model = load_method(run, device=device)
-    views, _ = _load(data, stream=stream)
+    if out.suffix in (".h5mu", ".h5ad"):
+        _annotate(model, Path(data), out)
+        return
+    views, _ = _load(data, stream=stream, categories=model.categories_)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
 
@@ -277,6 +281,32 @@ def predict(
     typer.echo(f"Labels of {len(views)} samples: {out}")
 
 
+def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
+    from acova.data import read_omics, write_omics
+
+    if data.suffix != out.suffix:
+        msg = f"predict: {out} is {data} with results in it, so both need the same ending; or write a .csv."
+        raise OptionError(msg)
+    container = read_omics(data)
+    model.annotate(container)
+    write_omics(container, out)
+    typer.echo(f"{data} with .obs['acova_label'] and more: {out}")
+
+
+@app.command()
+def inspect(
+    data: Annotated[str, typer.Argument(help="As for fit.")],
+) -> None:
+    """Show what is understood of data, and what in them looks wrong, before any training."""
+    from acova.data import dataset_names, inspect_data, load_dataset
+
+    known = data in dataset_names() and not Path(data).exists()
+    found = inspect_data(load_dataset(data).views if known else _existing(data))
+    _show(found)
+    if found.refusal is not None:
+        raise typer.Exit(1)
+
+
 @app.command()
 def options(
     method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
@@ -287,9 +317,9 @@ def options(
     from acova.estimators.registry import method_class
 
     chosen = method_class(method)
-    texts = _parameter_texts(inspect.getdoc(chosen) or "")
+    texts = _parameter_texts(getdoc(chosen) or "")
     table = Table("option", "default", "meaning", title=f"Options of acova fit --method {chosen.__name__}")
-    for name, parameter in inspect.signature(chosen).parameters.items():
+    for name, parameter in signature(chosen).parameters.items():
         if name not in _OWN_OPTIONS:
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -312,23 +342,27 @@ def datasets() -> None:
     _show(table)
 
 
-def _load(data: str, *, stream: bool) -> "tuple[Any, NDArray[Any] | None]":
+def _existing(data: str) -> Path:
+    """Refuse what is neither a data set nor a path, with the name that may have been meant."""
+    from acova.data import dataset_names
+
+    if not Path(data).exists() and not Path(data).suffix:
+        msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
+        raise DataError(msg + near_miss(data, dataset_names()))
+    return Path(data)
+
+
+def _load(data: str, *, stream: bool, categories: Any = None) -> "tuple[Any, NDArray[Any] | None]":
     """Return the views and, where they are known, the classes of the samples."""
     from acova.data import StoredViews, dataset_names, load_dataset, read_views
 
     if stream:
         return StoredViews.of(Path(data)), None
-    if data in dataset_names():
-        dataset = load_dataset(data)
-    elif not Path(data).exists() and not Path(data).suffix:
-        msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
-        raise DataError(msg + near_miss(data, dataset_names()))
-    else:
-        dataset = read_views(data)
+    dataset = load_dataset(data) if data in dataset_names() else read_views(_existing(data), categories=categories)
     return dataset.views, dataset.labels
 
 
-def _show(table: "Table") -> None:
+def _show(table: "RenderableType") -> None:
     from rich.console import Console
 
     console = Console()

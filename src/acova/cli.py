@@ -1,10 +1,8 @@
 """The ``acova`` command: it parses, calls the library and exits."""
 
-import ast
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from inspect import getdoc, signature
 from pathlib import Path
@@ -30,14 +28,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoint")
-"""Estimator keywords that `fit` offers in its own way, or that files settle."""
 
 
 def main() -> None:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
-        app()
+        app(prog_name="acova")  # also under python -m, for help and shell completion
     except AcovaError as error:
         typer.echo(f"error: {error}", err=True)
         if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
@@ -46,57 +42,19 @@ def main() -> None:
         sys.exit(2)
 
 
-def _estimator_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
-    from acova.estimators.registry import method_class
+def _data_names(incomplete: str) -> list[str]:
+    """Complete a data set of the catalogue; the shell adds files and folders."""
+    from acova.data import dataset_names
 
-    parameters = signature(method_class(method)).parameters
-    known = {name: p.default for name, p in parameters.items() if name not in _OWN_OPTIONS}
-    settings = {}
-    left = list(arguments)
-    while left:
-        flag, given, text = left.pop(0).partition("=")
-        name = _keyword(flag)
-        if not flag.startswith("--") or name not in known:
-            listed = "acova options" if method == "ACOVA" else f"acova options --method {method}"
-            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} '{listed}' lists all of them."
-            raise OptionError(msg)
-        if not given and not left:
-            msg = f"fit: option {flag!r} needs a value."
-            raise OptionError(msg)
-        value = _value(text if given else left.pop(0))
-        settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
-    return settings
+    return [name for name in dataset_names() if name.startswith(incomplete)]
 
 
-def _flag(name: str) -> str:
-    """Return the option of a keyword: ``missing`` is ``--missing-form``, since ``--missing`` hides views."""
-    return f"--{'missing-form' if name == 'missing' else name.replace('_', '-')}"
+def _method_names(incomplete: str) -> list[str]:
+    """Complete a method without loading torch."""
+    from acova import _HOMES
 
-
-def _keyword(flag: str) -> str:
-    return "missing" if flag == "--missing-form" else flag.removeprefix("--").replace("-", "_")
-
-
-def _value(text: str) -> Any:
-    """Read ``500,500,2000`` as a tuple, ``0.5`` as a number, ``none``/``true``/``false``, and words as words."""
-    words = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return tuple(text.split(",")) if "," in text else text
-
-
-def _parameter_texts(doc: str) -> dict[str, str]:
-    """Return parameter → first sentence from a numpydoc docstring."""
-    section = re.split(r"\n\w[\w ]*\n-{3,}\n", doc.split("Parameters\n----------\n", 1)[-1])[0]
-    texts: dict[str, str] = {}
-    for names, body in re.findall(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?|\n)*)", section, flags=re.MULTILINE):
-        sentence = " ".join(body.split()).replace("``", "").split(". ")[0].rstrip(".")
-        texts |= {name.strip(): sentence for name in names.split(",")}
-    return texts
+    methods = [name for name, home in _HOMES.items() if home == "acova.estimators"]
+    return [name for name in methods if name.startswith(incomplete)]
 
 
 def _print_version(value: bool) -> None:
@@ -143,10 +101,16 @@ def demo(
 def fit(
     ctx: typer.Context,
     data: Annotated[
-        str | None, typer.Argument(help="A catalogue name, a folder with one table per view, or a file (docs: data).")
+        str | None,
+        typer.Argument(
+            help="A catalogue name, a folder with one table per view, or a file that holds all views.",
+            autocompletion=_data_names,
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
-    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
+    method: Annotated[
+        str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=_method_names)
+    ] = "ACOVA",
     clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
@@ -159,6 +123,7 @@ def fit(
 ) -> None:
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
     from acova.engine import job_processes
+    from acova.estimators.options import method_options
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
@@ -171,7 +136,7 @@ def fit(
         if data is None or out is None:
             msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
             raise OptionError(msg)
-        settings = _estimator_options(method, ctx.args)
+        settings = method_options(method, ctx.args)
         if clusters is not None:
             settings["n_clusters"] = clusters
         elif preset is None:
@@ -250,7 +215,9 @@ def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None"
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
-    data: Annotated[str, typer.Argument(help="As for fit; views may be missing altogether.")],
+    data: Annotated[
+        str, typer.Argument(help="As for fit; views may be missing altogether.", autocompletion=_data_names)
+    ],
     out: Annotated[Path, typer.Option(help="File to write: a .csv, or DATA with the results in it (.h5mu and .h5ad).")],
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -295,7 +262,7 @@ def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
 
 @app.command()
 def inspect(
-    data: Annotated[str, typer.Argument(help="As for fit.")],
+    data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=_data_names)],
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset
@@ -309,21 +276,24 @@ def inspect(
 
 @app.command()
 def options(
-    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
+    method: Annotated[
+        str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=_method_names)
+    ] = "ACOVA",
 ) -> None:
     """List the options of fit that set a method's keywords, with their defaults."""
     from rich.table import Table
 
+    from acova.estimators.options import OWN_OPTIONS, option_flag, parameter_texts
     from acova.estimators.registry import method_class
 
     chosen = method_class(method)
-    texts = _parameter_texts(getdoc(chosen) or "")
+    texts = parameter_texts(getdoc(chosen) or "")
     table = Table("option", "default", "meaning", title=f"Options of acova fit --method {chosen.__name__}")
     for name, parameter in signature(chosen).parameters.items():
-        if name not in _OWN_OPTIONS:
+        if name not in OWN_OPTIONS:
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-            table.add_row(_flag(name), shown, texts.get(name, ""))
+            table.add_row(option_flag(name), shown, texts.get(name, ""))
     _show(table)
 
 

@@ -13,8 +13,8 @@ from conftest import SMALL
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the packages say of their own future
-    import anndata
-    import mudata
+    anndata = pytest.importorskip("anndata")
+    mudata = pytest.importorskip("mudata")
 
 
 def modality(array, samples, sparse=False):

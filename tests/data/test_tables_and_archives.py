@@ -1,6 +1,5 @@
 import sys
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +9,8 @@ import scipy.sparse
 from acova.base import DataError, MissingExtraError
 from acova.data import read_views
 
+h5py = pytest.importorskip("h5py")
+pytest.importorskip("openpyxl")
 RNG = np.random.default_rng(0)
 WIDE, SLIM = RNG.normal(size=(6, 4)), RNG.normal(size=(6, 2))
 CLASSES = np.array([3, 1, 1, 7, 3, 7])

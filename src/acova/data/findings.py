@@ -141,7 +141,7 @@ def _of_samples(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
             shown = f"{left[0]!r} here, {right[0]!r} there"
             yield Finding("disjoint", one, "", f"shares no sample with view {other!r} ({shown}){hint}")
     for name, index in indices.items():
-        if index.dtype == object and any(isinstance(label, str) and label != label.strip() for label in index):
+        if any(isinstance(label, str) and label != label.strip() for label in index):
             yield Finding("spaces", name, "", "names of samples begin or end with spaces: they match no others")
         if index.isna().any():
             yield Finding("unnamed", name, "", f"{int(index.isna().sum())} samples have no name", stops=False)

@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs wheel bench-speed bench-scale clean
+.PHONY: help demo test lint docs gallery wheel bench-speed bench-scale clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
 	@echo "make bench-scale  five million samples from disk in bounded memory"
 	@echo "make docs   the documentation as a site, in site/"
+	@echo "make gallery  run the examples again and write their pages"
 	@echo "make wheel  the package in dist/, installed into an empty environment that runs the demonstration"
 	@echo "make lint   style, types and import contracts only"
 	@echo "make clean  remove .venv and caches"
@@ -28,6 +29,9 @@ demo: $(READY)
 # A warning is an error: a link that leads nowhere, a page that is not in the navigation.
 docs: $(READY)
 	$(BIN)/mkdocs build --strict --quiet
+
+gallery: $(READY)
+	$(BIN)/python docs/_site/gallery.py
 
 wheel: $(READY)
 	rm -rf dist build/empty

@@ -1,0 +1,80 @@
+"""Patients with missing assays.
+
+Four assays were planned for 320 patients; budgets, failed samples and late arrivals left most patients without some of
+them. The tables come as they would from a hospital: one per assay, each with the patients it has, in its own order,
+the clinical one with words in it. Nothing is imputed.
+"""
+
+# %%
+# Four subtypes that no single assay separates: expression splits them one way, methylation another way.
+
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from acova import ACOVA
+from acova.data import inspect_data
+from acova.estimators import make_method
+from acova.metrics import clustering_accuracy
+from acova.plots import CorrelationDisplay
+
+SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if "ACOVA_QUICK" in os.environ else {}
+rng = np.random.default_rng(0)
+patients = pd.Index([f"patient{i:03d}" for i in range(320)])
+subtype = pd.Series(rng.integers(4, size=320), patients)
+first, second = subtype.to_numpy() // 2, subtype.to_numpy() % 2
+
+
+def assay(signal, n_features, n_active, strength):
+    """Return a table in which some features follow the signal."""
+    effect = strength * rng.normal(size=(2, n_features)) * (np.arange(n_features) < n_active)
+    return pd.DataFrame(effect[signal] + rng.normal(size=(320, n_features)), patients).add_prefix("f")
+
+
+tables = {
+    "expression": assay(first, 200, 40, 0.8),
+    "methylation": assay(second, 120, 30, 0.8),
+    "protein": assay(subtype.to_numpy() % 3 % 2, 40, 10, 0.8),
+    "clinical": pd.DataFrame(
+        {
+            "age": rng.normal(60 - 8 * first, 9),
+            "stage": np.where(rng.random(320) < 0.7, np.array(["I", "III"])[second], "II"),
+            "smoker": rng.choice(["yes", "no"], 320),
+        },
+        patients,
+    ),
+}
+kept = {"expression": 0.75, "methylation": 0.6, "protein": 0.5, "clinical": 1.0}
+tables = {name: table[rng.random(320) < kept[name]].sample(frac=1, random_state=0) for name, table in tables.items()}
+
+# %%
+# What does the library understand? The words of the clinical table become columns of zeros and ones.
+
+found = inspect_data(tables)
+print(found.views)
+print([f"{one.view}: {one.column} {one.text}" for one in found.findings])
+
+# %%
+# Fit. Patients are joined by their names; a patient absent from a table lacks that assay. Five runs are averaged, so
+# that no single start decides.
+
+model = ACOVA(4, n_init=5, consensus=True, random_state=0, **SMALL).fit(tables)
+truth = subtype[model.index_]
+print(f"accuracy of ACOVA: {clustering_accuracy(truth, model.labels_):.3f}")
+filled = make_method("KNNImpute", n_clusters=4, random_state=0).fit(tables)
+print(f"accuracy of k-means after KNN imputation: {clustering_accuracy(subtype[filled.index_], filled.labels_):.3f}")
+
+# %%
+# Which patients should a clinician look at? Those with few assays, as `confidence` says by itself.
+
+table = model.assignments()
+assays = pd.DataFrame({name: table.index.isin(frame.index) for name, frame in tables.items()}).sum(axis=1)
+print(table.groupby(assays.to_numpy())["confidence"].agg(["size", "mean"]).rename_axis("assays"))
+
+# %%
+# How the errors of the assays go together, as learned.
+
+CorrelationDisplay.from_estimator(model)
+plt.tight_layout()

@@ -28,7 +28,7 @@ demo: $(READY)
 
 # A warning is an error: a link that leads nowhere, a page that is not in the navigation.
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 gallery: $(READY)
 	$(BIN)/python docs/_site/gallery.py

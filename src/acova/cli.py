@@ -63,6 +63,10 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
+_Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
+_Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
+
+
 @app.callback()
 def _root(
     version: Annotated[
@@ -116,6 +120,8 @@ def fit(
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
@@ -127,14 +133,18 @@ def fit(
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
-        others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern)
-        if ctx.args or others != (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size"):
+        others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern, drop, holes)
+        untouched = (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size", None, "refuse")
+        if ctx.args or others != untouched:
             msg = "fit: --resume RUN takes data and settings from the run; leave out everything else but --quiet."
             raise OptionError(msg)
         command, out = begun_run(resume), resume
     else:
         if data is None or out is None:
-            msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
+            msg = (
+                "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit; "
+                f"for example: acova fit {data or 'DATA'} --clusters {clusters or 3} --out run"
+            )
             raise OptionError(msg)
         settings = method_options(method, ctx.args)
         if clusters is not None:
@@ -145,7 +155,7 @@ def fit(
         if Path(data).exists():
             data = str(Path(data).absolute())  # --resume may be called from another folder
         command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
-        command |= {"stream": stream, "method": method, "settings": settings}
+        command |= {"stream": stream, "drop": drop or [], "holes": holes, "method": method, "settings": settings}
     with job_processes() as processes:
         if resume is None:
             processes.first_does(partial(check_free, out, overwrite=force))
@@ -163,7 +173,7 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
     from acova.data import make_observed
     from acova.estimators.registry import method_class
 
-    views, labels = _load(command["data"], stream=command["stream"])
+    views, labels = _load(command["data"], **{name: command[name] for name in ("stream", "drop", "holes")})
     if command["missing"] and command["stream"]:
         msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
         raise OptionError(msg)
@@ -219,6 +229,8 @@ def predict(
         str, typer.Argument(help="As for fit; views may be missing altogether.", autocompletion=_data_names)
     ],
     out: Annotated[Path, typer.Option(help="File to write: a .csv, or DATA with the results in it (.h5mu and .h5ad).")],
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
@@ -231,9 +243,12 @@ def predict(
         raise DataError(msg)
     model = load_method(run, device=device)
     if out.suffix in (".h5mu", ".h5ad"):
+        if drop or holes != "refuse":
+            msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
+            raise OptionError(msg)
         _annotate(model, Path(data), out)
         return
-    views, _ = _load(data, stream=stream, categories=model.categories_)
+    views, _ = _load(data, stream=stream, drop=drop or (), holes=holes, categories=model.categories_)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
 
@@ -263,12 +278,15 @@ def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
 @app.command()
 def inspect(
     data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=_data_names)],
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset
 
     known = data in dataset_names() and not Path(data).exists()
-    found = inspect_data(load_dataset(data).views if known else _existing(data))
+    given = load_dataset(data).views if known else _existing(data)
+    found = inspect_data(given, drop=drop or (), holes=holes)
     _show(found)
     if found.refusal is not None:
         raise typer.Exit(1)
@@ -318,17 +336,21 @@ def _existing(data: str) -> Path:
 
     if not Path(data).exists() and not Path(data).suffix:
         msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
-        raise DataError(msg + near_miss(data, dataset_names()))
+        beside = [path.name for path in Path(data).parent.glob("*")]
+        raise DataError(msg + (near_miss(data, dataset_names()) or near_miss(Path(data).name, beside)))
     return Path(data)
 
 
-def _load(data: str, *, stream: bool, categories: Any = None) -> "tuple[Any, NDArray[Any] | None]":
+def _load(data: str, *, stream: bool, **reading: Any) -> "tuple[Any, NDArray[Any] | None]":
     """Return the views and, where they are known, the classes of the samples."""
     from acova.data import StoredViews, dataset_names, load_dataset, read_views
 
     if stream:
+        if reading.get("drop") or reading.get("holes", "refuse") != "refuse":
+            msg = "--drop and --holes are for data in memory; leave out --stream, or clean the files."
+            raise OptionError(msg)
         return StoredViews.of(Path(data)), None
-    dataset = load_dataset(data) if data in dataset_names() else read_views(_existing(data), categories=categories)
+    dataset = load_dataset(data) if data in dataset_names() else read_views(_existing(data), **reading)
     return dataset.views, dataset.labels
 
 

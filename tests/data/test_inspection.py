@@ -90,6 +90,13 @@ def test_what_stops_a_fit_is_marked_and_the_fits_own_words_are_told(kind):
     assert "A fit would stop" in shown(found)
 
 
+def test_what_is_dropped_and_hidden_stops_no_more():
+    frames = {"one": table(**STOPS["holes"], name=[f"patient {i}" for i in range(N)]), "two": table()}
+    found = inspect_data(frames, drop=["name"], holes="hide")
+    assert found.refusal is None
+    assert found.views["samples"].tolist() == [N - 1, N]
+
+
 def test_names_that_match_nowhere_are_remarked():
     other = table()
     other.index = [f" {name.upper()}" for name in other.index]

@@ -6,7 +6,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from acova.base import DataError, MissingExtraError
+from acova.base import DataError, MissingExtraError, OptionError
 from acova.data import read_views
 
 h5py = pytest.importorskip("h5py")
@@ -77,6 +77,27 @@ def test_a_folder_of_arrays_needs_no_stream(tmp_path):
     assert views.names == ("image", "text")
     np.testing.assert_array_equal(views.observed, observed)
     np.testing.assert_allclose(views.rows(1), SLIM[observed[:, 1]])
+
+
+def test_columns_are_dropped_and_rows_with_holes_are_hidden(tmp_path):
+    holes = LEFT.assign(d=[1.0, np.nan, 2.0, 3.0, np.nan], note=[f"text {i}" for i in range(5)], kind=list("xyxyx"))
+    holes.to_csv(tmp_path / "left.csv")
+    RIGHT.assign(a=1.0).to_csv(tmp_path / "right.csv")
+    RIGHT.reindex(ORDER).fillna(0.0).to_csv(tmp_path / "all.csv")
+    with pytest.raises(DataError, match=r"'left' has NaN in sample 'p1', column 3.*--holes hide"):
+        read_views(tmp_path, drop=["note"])
+    views = read_views(tmp_path, drop=["note", "right:a"], holes="hide").views
+    assert views.columns[1:] == (("a", "b", "c", "d", "kind=x", "kind=y"), ("u", "v"))
+    by_name = pd.Series(views.observed[:, 1], views.index)
+    assert by_name[by_name].index.tolist() == ["p3", "p5", "p2"]
+    rows = views.index.get_indexer(["p3", "p5", "p2"])
+    np.testing.assert_allclose(views.arrays[1][rows, :3], holes.loc[["p3", "p5", "p2"], ["a", "b", "c"]])
+    np.testing.assert_array_equal(views.arrays[1][rows, 4], [1, 1, 0])
+    assert read_views(tmp_path, drop=["note", "a"], holes="hide").views.sizes == (2, 5, 2)
+    with pytest.raises(DataError, match=r"no view has the column 'left:noted' to drop\. Did you mean 'note'"):
+        read_views(tmp_path, drop=["left:noted"])
+    with pytest.raises(OptionError, match="holes must be 'refuse', 'hide'"):
+        read_views(tmp_path, holes="hid")
 
 
 def write_hdf5(path):

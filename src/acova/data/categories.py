@@ -130,8 +130,9 @@ def _refuse_what_is_no_category(name: str, frame: pd.DataFrame, guessed: Sequenc
         trouble = None if _is_declared(values) else text_trouble(values)
         if trouble:
             msg = (
-                f"View {name!r}: column {column!r} is text and {trouble}. Drop it, make it the index, turn it into "
-                "numbers, or, if these are categories all the same, declare them: frame[column].astype('category')."
+                f"View {name!r}: column {column!r} is text and {trouble}. Drop it (on the command line: --drop "
+                f"{column!r}), make it the index, turn it into numbers, or, if these are categories all the same, "
+                "declare them: frame[column].astype('category')."
             )
             raise DataError(msg)
 

@@ -60,7 +60,8 @@ def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
     partly = numeric.isna().any(axis=1) & ~empty
     if partly.any():
         cells = int(numeric[partly].isna().sum().sum())
-        text = f"{int(partly.sum())} rows have some empty cells ({cells}), first {partly.idxmax()!r}: fill them"
+        count, first = int(partly.sum()), partly.idxmax()
+        text = f"{count} rows have single empty cells ({cells}), first {first!r}: fill them, or hide these rows (holes)"
         yield Finding("holes", name, "", text, stops=True)
     if empty.any():
         yield Finding("missing", name, "", f"{int(empty.sum())} rows are empty: these samples lack the view")
@@ -82,8 +83,8 @@ def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.S
     if len(different) == 1:
         yield Finding("constant", name, column, f"is always {different[0]:g}: it tells nothing")
         return
-    if _counts_rows(known, different, values):
-        yield Finding("id", name, column, "counts the rows (0, 1, 2, … or 1, 2, 3, …): a number of the sample? drop it")
+    if _counts_rows(known, values):
+        yield Finding("id", name, column, "are whole numbers that only go up: a number of the row? drop it")
     elif np.abs(different).max() > _HUGE:
         yield Finding("huge", name, column, f"goes up to {np.abs(different).max():.3g}: another unit, or a logarithm?")
     for marker in _MARKERS:
@@ -92,10 +93,10 @@ def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.S
             yield Finding("marker", name, column, f"{count} cells are {marker}: if that means 'not known', empty them")
 
 
-def _counts_rows(known: NDArray[np.float64], different: NDArray[np.float64], values: pd.Series) -> bool:
-    if is_bool_dtype(values.dtype) or len(known) < 10 or len(different) < len(known):
+def _counts_rows(known: NDArray[np.float64], values: pd.Series) -> bool:
+    if is_bool_dtype(values.dtype) or len(known) < 10:
         return False
-    return bool(different[0] in (0, 1) and different[-1] - different[0] == len(known) - 1)
+    return bool((np.diff(known) > 0).all() and (known == np.round(known)).all())
 
 
 def _of_words(name: str, column: str, values: pd.Series) -> Iterator[Finding]:

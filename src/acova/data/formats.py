@@ -1,7 +1,7 @@
 """Multi-view data in files: what is read, and what it becomes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from acova.base import DataError
+from acova.base import DataError, check_choice, near_miss
 from acova.data.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
 from acova.data.categories import Categories
 from acova.data.omics import ENDINGS as OMICS
@@ -48,8 +48,20 @@ class Contents:
     """Known classes: an array, or a frame whose first column holds them under the samples' names."""
     observed: Any = None
 
+    def cleaned(self, drop: Sequence[str], holes: str) -> "Contents":
+        """Return the same without some columns, and with the rows hidden that have single empty cells."""
+        check_choice("read_views", "holes", holes, ("refuse", "hide"))
+        parts = _without(self.parts, drop)
+        return replace(self, parts={name: _hidden(part) for name, part in parts.items()} if holes == "hide" else parts)
 
-def read_views(path: str | Path, *, categories: Mapping[str, Categories] | None = None) -> Dataset:
+
+def read_views(
+    path: str | Path,
+    *,
+    categories: Mapping[str, Categories] | None = None,
+    drop: Sequence[str] = (),
+    holes: str = "refuse",
+) -> Dataset:
     """Read a multi-view data set from disk.
 
     Parameters
@@ -69,13 +81,18 @@ def read_views(path: str | Path, *, categories: Mapping[str, Categories] | None 
           the names above) holds the known classes.
     categories : dict of view → (dict of column → categories), optional
         Encode categories as a fitted model does (``model.categories_``).
+    drop : sequence of str
+        Columns of tables to leave out: ``column`` in every view that has it, or ``view:column``.
+    holes : {"refuse", "hide"}
+        What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
+        missing for that sample.
 
     Returns
     -------
     Dataset
     """
     path = Path(path)
-    held = read_contents(path)
+    held = read_contents(path).cleaned(drop, holes)
     views = Views.of(held.parts, held.observed, categories=categories)
     return Dataset(path.stem, views, _classes(path, held.labels, views))
 
@@ -100,6 +117,33 @@ def read_contents(path: str | Path) -> Contents:
         return _sorted_out(read_npz(path) if path.suffix == ".npz" else read_hdf5(path))
     msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use {_KNOWN}."
     raise DataError(msg)
+
+
+def _without(parts: Mapping[str, Any], drop: Sequence[str]) -> dict[str, Any]:
+    """Leave out columns, given as ``column`` or ``view:column``; one that nobody has is an error."""
+    kept, left = dict(parts), set(drop)
+    for name, part in parts.items():
+        if isinstance(part, pd.DataFrame):
+            gone = [c for c in part.columns if str(c) in drop or f"{name}:{c}" in drop]
+            left -= {str(c) for c in gone} | {f"{name}:{c}" for c in gone}
+            kept[name] = part.drop(columns=gone)
+    if left:
+        known = [str(c) for part in parts.values() if isinstance(part, pd.DataFrame) for c in part.columns]
+        column = min(left)
+        msg = f"read_views: no view has the column {column!r} to drop.{near_miss(column.split(':')[-1], known)}"
+        raise DataError(msg)
+    return kept
+
+
+def _hidden(part: Any) -> Any:
+    """Empty the rows that have an empty cell among their numbers."""
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
+    holes = frame.select_dtypes("number").isna().any(axis=1)
+    if not holes.any():
+        return part
+    emptied = frame.astype(object).where(~holes, None).infer_objects()
+    emptied = emptied.astype({c: t for c, t in frame.dtypes.items() if isinstance(t, pd.CategoricalDtype)})
+    return emptied if isinstance(part, pd.DataFrame) else emptied.to_numpy(dtype=np.float64)
 
 
 def _sorted_out(held: dict[str, NDArray[Any]]) -> Contents:

@@ -1,7 +1,7 @@
 """What was understood of data before anything is trained, and what in them looks wrong."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ class Inspection:
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
         from rich.markup import escape
         from rich.table import Table
+        from rich.text import Text
 
         table = Table("view", "columns", "features", "samples", "observed", title=f"{self.n_samples} samples")
         for name, row in self.views.iterrows():
@@ -61,7 +62,7 @@ class Inspection:
         yield table
         if self.findings:
             yield self._remarks()
-        yield "These data can be used." if self.refusal is None else f"A fit would stop: {escape(self.refusal)}"
+        yield Text("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
 
     def _remarks(self) -> "RenderableType":
         """Return the findings as a table; those of one kind in one view share a row."""
@@ -80,19 +81,21 @@ class Inspection:
         return table
 
 
-def inspect_data(X: Any, observed: Any = None) -> Inspection:
+def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "refuse") -> Inspection:
     """Tell what a fit would see, without refusing what a fit would refuse.
 
     Parameters
     ----------
     X : path, or anything that `Views.of` takes
     observed : as in `Views.of`
+    drop, holes : as in `read_views`
 
     Returns
     -------
     Inspection
     """
     held = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _held(X, observed)
+    held = held.cleaned(drop, holes)
     frames = {name: _as_frame(name, part) for name, part in held.parts.items()}
     findings = sorted(findings_of(frames, joined=_joined(held.parts)), key=lambda one: not one.stops)
     refusal, views = None, None

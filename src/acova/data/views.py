@@ -216,7 +216,7 @@ def _checked_rows(
                 f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {column} "
                 f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
                 "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
-                "or set the whole row to NaN."
+                "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
             )
             raise DataError(msg)
     return observed

@@ -58,5 +58,6 @@ for name, rows in {"caption only": third == 0, "picture only": third == 1, "both
 both = third == 2
 for name, weight in zip(model.view_names_, model.view_weights_[both].mean(axis=0), strict=True):
     print(f"{name}: mean weight {weight:.2f} where both are there")
-LatentDisplay.from_estimator(model, views)
-plt.tight_layout()
+figure, axis = plt.subplots(figsize=(6, 5))
+LatentDisplay.from_estimator(model, views, ax=axis)
+figure.tight_layout()

@@ -6,7 +6,7 @@ the clinical one with words in it. Nothing is imputed.
 """
 
 # %%
-# Four subtypes that no single assay separates: expression splits them one way, methylation another way.
+# Four subtypes. Every assay sees them, none of them well: most features are noise.
 
 import os
 
@@ -24,23 +24,24 @@ SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2}
 rng = np.random.default_rng(0)
 patients = pd.Index([f"patient{i:03d}" for i in range(320)])
 subtype = pd.Series(rng.integers(4, size=320), patients)
-first, second = subtype.to_numpy() // 2, subtype.to_numpy() % 2
+kind = subtype.to_numpy()
 
 
-def assay(signal, n_features, n_active, strength):
-    """Return a table in which some features follow the signal."""
-    effect = strength * rng.normal(size=(2, n_features)) * (np.arange(n_features) < n_active)
-    return pd.DataFrame(effect[signal] + rng.normal(size=(320, n_features)), patients).add_prefix("f")
+def assay(n_features, n_active, strength):
+    """Return a table in which some features follow the subtype."""
+    effect = strength * rng.normal(size=(4, n_features)) * (np.arange(n_features) < n_active)
+    return pd.DataFrame(effect[kind] + rng.normal(size=(320, n_features)), patients).add_prefix("f")
 
 
+stage = np.array(["I", "I", "III", "IV"])[kind]
 tables = {
-    "expression": assay(first, 200, 40, 0.8),
-    "methylation": assay(second, 120, 30, 0.8),
-    "protein": assay(subtype.to_numpy() % 3 % 2, 40, 10, 0.8),
+    "expression": assay(200, 40, 0.8),
+    "methylation": assay(120, 30, 0.8),
+    "protein": assay(40, 12, 0.8),
     "clinical": pd.DataFrame(
         {
-            "age": rng.normal(60 - 8 * first, 9),
-            "stage": np.where(rng.random(320) < 0.7, np.array(["I", "III"])[second], "II"),
+            "age": rng.normal(50 + 5 * kind, 9),
+            "stage": np.where(rng.random(320) < 0.6, stage, "II"),
             "smoker": rng.choice(["yes", "no"], 320),
         },
         patients,
@@ -67,14 +68,17 @@ filled = make_method("KNNImpute", n_clusters=4, random_state=0).fit(tables)
 print(f"accuracy of k-means after KNN imputation: {clustering_accuracy(subtype[filled.index_], filled.labels_):.3f}")
 
 # %%
-# Which patients should a clinician look at? Those with few assays, as `confidence` says by itself.
+# Which patients should a clinician look at? Those of whom the model is unsure, or on whom the five runs disagree. How
+# does that depend on the number of assays a patient has?
 
 table = model.assignments()
 assays = pd.DataFrame({name: table.index.isin(frame.index) for name, frame in tables.items()}).sum(axis=1)
-print(table.groupby(assays.to_numpy())["confidence"].agg(["size", "mean"]).rename_axis("assays"))
+by_assays = table.groupby(assays.to_numpy())
+print(by_assays[["confidence", "agreement"]].mean().assign(patients=by_assays.size()).round(3))
 
 # %%
 # How the errors of the assays go together, as learned.
 
-CorrelationDisplay.from_estimator(model)
-plt.tight_layout()
+figure, axis = plt.subplots(figsize=(5.5, 4.8))
+CorrelationDisplay.from_estimator(model, ax=axis)
+figure.tight_layout()

@@ -49,7 +49,7 @@ result = pd.DataFrame(rows, columns=["views", "count", "accuracy", "confidence"]
 print(result.round(3).to_string())
 
 # %%
-# The more views, the better; and confidence knows about it.
+# Does the mean confidence of a set of views tell how often they are right?
 
 figure, axis = plt.subplots(figsize=(6, 3))
 axis.scatter(result["confidence"], result["accuracy"], c=result["count"], cmap="viridis", s=40)

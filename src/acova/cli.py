@@ -165,7 +165,7 @@ def fit(
         _fit_and_save(model, views, out, processes)
         if processes.is_first:
             _tell(model, views, labels)
-            typer.echo(f"Run: {out}")
+            typer.echo(f"Run: {out} (a row for each sample: {out / 'labels.csv'})")
 
 
 def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":

@@ -238,7 +238,10 @@ def _matched_columns(
     absent = [column for column in wanted if column not in columns and not column.startswith(heads)]
     extra = [column for column in columns if column not in wanted]
     if absent or extra:
-        msg = f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}."
+        msg = (
+            f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}. "
+            "Rename or add what is missing, leave out what is unexpected (on the command line: --drop)."
+        )
         raise DataError(msg)
     places = {column: place for place, column in reversed(list(enumerate(columns)))}
     matched = array[:, [places.get(column, 0) for column in wanted]]

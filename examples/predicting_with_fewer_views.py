@@ -49,12 +49,10 @@ result = pd.DataFrame(rows, columns=["views", "count", "accuracy", "confidence"]
 print(result.round(3).to_string())
 
 # %%
-# Does the mean confidence of a set of views tell how often they are right?
+# One view may do nearly as well as all, or not: here is how much each adds.
 
-figure, axis = plt.subplots(figsize=(6, 3))
-axis.scatter(result["confidence"], result["accuracy"], c=result["count"], cmap="viridis", s=40)
-for label, row in result[result["count"] != 2].iterrows():
-    if row["count"] == 1:
-        axis.annotate(label, (row["confidence"], row["accuracy"]), textcoords="offset points", xytext=(6, -3))
-axis.set(xlabel="mean confidence", ylabel="accuracy on new samples")
+figure, axis = plt.subplots(figsize=(7, 4.2))
+ranked = result.sort_values("accuracy")
+axis.barh(ranked.index, ranked["accuracy"], color=plt.get_cmap("viridis")(ranked["count"] / 4.5))
+axis.set(xlabel="accuracy on new samples (colour: number of views)", xlim=(0, 1))
 figure.tight_layout()

@@ -4,13 +4,16 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench-speed bench-scale clean
+.PHONY: help demo test lint docs gallery wheel bench-speed bench-scale clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
 	@echo "make test   everything continuous integration runs"
 	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
 	@echo "make bench-scale  five million samples from disk in bounded memory"
+	@echo "make docs   the documentation as a site, in site/"
+	@echo "make gallery  run the examples again and write their pages"
+	@echo "make wheel  the package in dist/, installed into an empty environment that runs the demonstration"
 	@echo "make lint   style, types and import contracts only"
 	@echo "make clean  remove .venv and caches"
 
@@ -22,6 +25,22 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/acova demo --out demo --force
+
+# A warning is an error: a link that leads nowhere, a page that is not in the navigation.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+gallery: $(READY)
+	$(BIN)/python docs/_site/gallery.py
+
+wheel: $(READY)
+	rm -rf dist build/empty
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/empty && bin/acova --version && bin/acova demo --out demo --force --quiet
+	test "$$(stat -c %s dist/*.whl)" -lt 1048576
 
 bench-speed: $(READY)
 	$(BIN)/python benchmarks/speed.py
@@ -40,4 +59,4 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 clean:
-	rm -rf .venv demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv demo build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

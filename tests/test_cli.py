@@ -272,3 +272,36 @@ def test_a_run_is_reported(acova, folder, tmp_path):
     code, _, err = acova("report", tmp_path / "nothing")
     assert code == 2
     assert "is no run folder" in err
+
+
+def test_inspect_shows_what_would_stop_a_fit_and_how_to_go_on(acova, folder, tmp_path):
+    code, out, err = acova("inspect", folder)
+    assert (code, err) == (0, "")
+    assert "These data can be used" in out
+    table = pd.read_csv(folder / "text.csv", index_col=0)
+    table["mail"] = [f"{name}@example.org" for name in table.index]
+    table.iloc[3, 0] = np.nan
+    table.to_csv(folder / "text.csv")
+    code, out, err = acova("inspect", folder)
+    assert (code, err) == (1, "")
+    assert "mail" in out
+    assert "A fit would stop" in out
+    fit = ("fit", folder, "--clusters", 3, "--out", tmp_path / "run", "--method", "Concat", "--quiet")
+    code, _, err = acova(*fit)
+    assert (code, "--drop 'mail'" in err) == (2, True)
+    clean = ("--drop", "text:mail", "--holes", "hide")
+    assert acova("inspect", folder, *clean)[0] == 0
+    code, _, err = acova(*fit, *clean)
+    assert (code, err) == (0, "")
+    code, _, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "new.csv", *clean)
+    assert (code, err) == (0, "")
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+
+
+def test_a_folder_that_is_nearly_named_is_suggested(acova, folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    code, _, err = acova("inspect", "dta")
+    assert code == 2
+    assert "Did you mean 'data'?" in err
+    assert "acova fit data --clusters 3 --out run" in acova("fit", "data")[2]

@@ -1,4 +1,6 @@
 import importlib.util
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -81,9 +83,48 @@ def test_the_200_lines_are_at_most_200_and_need_no_library():
     assert "from acova" not in text
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in EXAMPLES.glob("*.py")))
-def test_every_example_runs(script, tmp_path):
-    command = [sys.executable, "-W", "error", str(EXAMPLES / script)]
+def test_the_200_lines_run(tmp_path):
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "acova_in_200_lines.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
+
+
+def gallery():
+    spec = importlib.util.spec_from_file_location("gallery", EXAMPLES.parent / "docs" / "_site" / "gallery.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_in_the_gallery():
+    assert {*gallery().NAMES, "acova_in_200_lines"} == {path.stem for path in EXAMPLES.glob("*.py")}
+
+
+@pytest.mark.parametrize("name", gallery().NAMES)
+def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, capsys):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACOVA_QUICK", "1")
+    monkeypatch.setattr(plt, "show", lambda: None)
+    plt.switch_backend("agg")
+    try:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        assert "accuracy" in capsys.readouterr().out
+        assert len(plt.get_fignums()) == 1
+        assert plt.gcf().axes, "the figure is blank"
+    finally:
+        plt.close("all")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", gallery().NAMES)
+def test_the_gallery_shows_the_examples_as_they_are(name):
+    """A page that lags behind is written again by ``make gallery``."""
+    page = (EXAMPLES.parent / "docs" / "gallery" / f"{name}.md").read_text()
+    title, introduction, parts = gallery().cells((EXAMPLES / f"{name}.py").read_text())
+    assert page.startswith(f"# {title}\n\n{introduction}\n")
+    for prose, code in parts:
+        assert f"{prose}\n\n```py\n{code}\n```" in page
+    for image in re.findall(r"\]\(\.\./(images/[^)]+)\)", page):
+        assert (EXAMPLES.parent / "docs" / image).stat().st_size > 5_000, f"{image} is blank"

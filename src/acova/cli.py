@@ -1,12 +1,10 @@
 """The ``acova`` command: it parses, calls the library and exits."""
 
-import ast
-import inspect
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from inspect import getdoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +17,7 @@ from acova.bench.commands import ListCommand, bench, paper
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
+    from rich.console import RenderableType
     from rich.table import Table
 
     from acova.engine import Processes
@@ -32,14 +31,12 @@ app = typer.Typer(
 )
 app.command(cls=ListCommand)(bench)
 app.command(cls=ListCommand)(paper)
-_OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoint")
-"""Estimator keywords that `fit` offers in its own way, or that files settle."""
 
 
 def main() -> None:
     """Run the command; an error of ours is one line on standard error and exit code 2."""
     try:
-        app()
+        app(prog_name="acova")  # also under python -m, for help and shell completion
     except AcovaError as error:
         typer.echo(f"error: {error}", err=True)
         if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
@@ -48,63 +45,29 @@ def main() -> None:
         sys.exit(2)
 
 
-def _estimator_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
-    from acova.estimators.registry import method_class
+def _data_names(incomplete: str) -> list[str]:
+    """Complete a data set of the catalogue; the shell adds files and folders."""
+    from acova.data import dataset_names
 
-    parameters = inspect.signature(method_class(method)).parameters
-    known = {name: p.default for name, p in parameters.items() if name not in _OWN_OPTIONS}
-    settings = {}
-    left = list(arguments)
-    while left:
-        flag, given, text = left.pop(0).partition("=")
-        name = _keyword(flag)
-        if not flag.startswith("--") or name not in known:
-            listed = "acova options" if method == "ACOVA" else f"acova options --method {method}"
-            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} '{listed}' lists all of them."
-            raise OptionError(msg)
-        if not given and not left:
-            msg = f"fit: option {flag!r} needs a value."
-            raise OptionError(msg)
-        value = _value(text if given else left.pop(0))
-        settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
-    return settings
+    return [name for name in dataset_names() if name.startswith(incomplete)]
 
 
-def _flag(name: str) -> str:
-    """Return the option of a keyword: ``missing`` is ``--missing-form``, since ``--missing`` hides views."""
-    return f"--{'missing-form' if name == 'missing' else name.replace('_', '-')}"
+def _method_names(incomplete: str) -> list[str]:
+    """Complete a method without loading torch."""
+    from acova import _HOMES
 
-
-def _keyword(flag: str) -> str:
-    return "missing" if flag == "--missing-form" else flag.removeprefix("--").replace("-", "_")
-
-
-def _value(text: str) -> Any:
-    """Read ``500,500,2000`` as a tuple, ``0.5`` as a number, ``none``/``true``/``false``, and words as words."""
-    words = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return tuple(text.split(",")) if "," in text else text
-
-
-def _parameter_texts(doc: str) -> dict[str, str]:
-    """Return parameter → first sentence from a numpydoc docstring."""
-    section = re.split(r"\n\w[\w ]*\n-{3,}\n", doc.split("Parameters\n----------\n", 1)[-1])[0]
-    texts: dict[str, str] = {}
-    for names, body in re.findall(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?|\n)*)", section, flags=re.MULTILINE):
-        sentence = " ".join(body.split()).replace("``", "").split(". ")[0].rstrip(".")
-        texts |= {name.strip(): sentence for name in names.split(",")}
-    return texts
+    methods = [name for name, home in _HOMES.items() if home == "acova.estimators"]
+    return [name for name in methods if name.startswith(incomplete)]
 
 
 def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"acova {__version__}")
         raise typer.Exit
+
+
+_Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
+_Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
 
 
 @app.callback()
@@ -146,15 +109,23 @@ def demo(
 def fit(
     ctx: typer.Context,
     data: Annotated[
-        str | None, typer.Argument(help="A catalogue name, a .npz or .mat file, or a folder of tables or arrays.")
+        str | None,
+        typer.Argument(
+            help="A catalogue name, a folder with one table per view, or a file that holds all views.",
+            autocompletion=_data_names,
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
-    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
+    method: Annotated[
+        str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=_method_names)
+    ] = "ACOVA",
     clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
@@ -162,19 +133,24 @@ def fit(
 ) -> None:
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
     from acova.engine import job_processes
+    from acova.estimators.options import method_options
     from acova.estimators.storage import begin_run, begun_run, check_free
 
     if resume is not None:
-        others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern)
-        if ctx.args or others != (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size"):
+        others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern, drop, holes)
+        untouched = (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size", None, "refuse")
+        if ctx.args or others != untouched:
             msg = "fit: --resume RUN takes data and settings from the run; leave out everything else but --quiet."
             raise OptionError(msg)
         command, out = begun_run(resume), resume
     else:
         if data is None or out is None:
-            msg = "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit."
+            msg = (
+                "fit: give the data and --out RUN, or --resume RUN to go on with an interrupted fit; "
+                f"for example: acova fit {data or 'DATA'} --clusters {clusters or 3} --out run"
+            )
             raise OptionError(msg)
-        settings = _estimator_options(method, ctx.args)
+        settings = method_options(method, ctx.args)
         if clusters is not None:
             settings["n_clusters"] = clusters
         elif preset is None:
@@ -183,7 +159,7 @@ def fit(
         if Path(data).exists():
             data = str(Path(data).absolute())  # --resume may be called from another folder
         command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
-        command |= {"stream": stream, "method": method, "settings": settings}
+        command |= {"stream": stream, "drop": drop or [], "holes": holes, "method": method, "settings": settings}
     with job_processes() as processes:
         if resume is None:
             processes.first_does(partial(check_free, out, overwrite=force))
@@ -193,7 +169,7 @@ def fit(
         _fit_and_save(model, views, out, processes, command)
         if processes.is_first:
             _tell(model, views, labels)
-            typer.echo(f"Run: {out}. Look at it with: acova report {out}")
+            typer.echo(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
 
 
 def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
@@ -201,7 +177,7 @@ def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray
     from acova.data import make_observed
     from acova.estimators.registry import method_class
 
-    views, labels = _load(command["data"], stream=command["stream"])
+    views, labels = _load(command["data"], **{name: command[name] for name in ("stream", "drop", "holes")})
     if command["missing"] and command["stream"]:
         msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
         raise OptionError(msg)
@@ -256,8 +232,12 @@ def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None"
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="Run folder of a fitted model.")],
-    data: Annotated[str, typer.Argument(help="As for fit; views may be missing altogether.")],
-    out: Annotated[Path, typer.Option(help="Table to write: label, probabilities and view weights per sample.")],
+    data: Annotated[
+        str, typer.Argument(help="As for fit; views may be missing altogether.", autocompletion=_data_names)
+    ],
+    out: Annotated[Path, typer.Option(help="File to write: a .csv, or DATA with the results in it (.h5mu and .h5ad).")],
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
@@ -269,7 +249,13 @@ def predict(
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
     model = load_method(run, device=device)
-    views, _ = _load(data, stream=stream)
+    if out.suffix in (".h5mu", ".h5ad"):
+        if drop or holes != "refuse":
+            msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
+            raise OptionError(msg)
+        _annotate(model, Path(data), out)
+        return
+    views, _ = _load(data, stream=stream, drop=drop or (), holes=holes, categories=model.categories_)
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.part")
 
@@ -282,6 +268,35 @@ def predict(
     part.replace(out)
     _show(sizes)
     typer.echo(f"Labels of {len(views)} samples: {out}")
+
+
+def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
+    from acova.data import read_omics, write_omics
+
+    if data.suffix != out.suffix:
+        msg = f"predict: {out} is {data} with results in it, so both need the same ending; or write a .csv."
+        raise OptionError(msg)
+    container = read_omics(data)
+    model.annotate(container)
+    write_omics(container, out)
+    typer.echo(f"{data} with .obs['acova_label'] and more: {out}")
+
+
+@app.command()
+def inspect(
+    data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=_data_names)],
+    drop: _Drop = None,
+    holes: _Holes = "refuse",
+) -> None:
+    """Show what is understood of data, and what in them looks wrong, before any training."""
+    from acova.data import dataset_names, inspect_data, load_dataset
+
+    known = data in dataset_names() and not Path(data).exists()
+    given = load_dataset(data).views if known else _existing(data)
+    found = inspect_data(given, drop=drop or (), holes=holes)
+    _show(found)
+    if found.refusal is not None:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -301,21 +316,24 @@ def report(
 
 @app.command()
 def options(
-    method: Annotated[str, typer.Option(help="ACOVA, or one of the methods it is compared with.")] = "ACOVA",
+    method: Annotated[
+        str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=_method_names)
+    ] = "ACOVA",
 ) -> None:
     """List the options of fit that set a method's keywords, with their defaults."""
     from rich.table import Table
 
+    from acova.estimators.options import OWN_OPTIONS, option_flag, parameter_texts
     from acova.estimators.registry import method_class
 
     chosen = method_class(method)
-    texts = _parameter_texts(inspect.getdoc(chosen) or "")
+    texts = parameter_texts(getdoc(chosen) or "")
     table = Table("option", "default", "meaning", title=f"Options of acova fit --method {chosen.__name__}")
-    for name, parameter in inspect.signature(chosen).parameters.items():
-        if name not in _OWN_OPTIONS:
+    for name, parameter in signature(chosen).parameters.items():
+        if name not in OWN_OPTIONS:
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-            table.add_row(_flag(name), shown, texts.get(name, ""))
+            table.add_row(option_flag(name), shown, texts.get(name, ""))
     _show(table)
 
 
@@ -334,23 +352,31 @@ def datasets() -> None:
     _show(table)
 
 
-def _load(data: str, *, stream: bool) -> "tuple[Any, NDArray[Any] | None]":
+def _existing(data: str) -> Path:
+    """Refuse what is neither a data set nor a path, with the name that may have been meant."""
+    from acova.data import dataset_names
+
+    if not Path(data).exists() and not Path(data).suffix:
+        msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
+        beside = [path.name for path in Path(data).parent.glob("*")]
+        raise DataError(msg + (near_miss(data, dataset_names()) or near_miss(Path(data).name, beside)))
+    return Path(data)
+
+
+def _load(data: str, *, stream: bool, **reading: Any) -> "tuple[Any, NDArray[Any] | None]":
     """Return the views and, where they are known, the classes of the samples."""
     from acova.data import StoredViews, dataset_names, load_dataset, read_views
 
     if stream:
+        if reading.get("drop") or reading.get("holes", "refuse") != "refuse":
+            msg = "--drop and --holes are for data in memory; leave out --stream, or clean the files."
+            raise OptionError(msg)
         return StoredViews.of(Path(data)), None
-    if data in dataset_names():
-        dataset = load_dataset(data)
-    elif not Path(data).exists() and not Path(data).suffix:
-        msg = f"{data!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
-        raise DataError(msg + near_miss(data, dataset_names()))
-    else:
-        dataset = read_views(data)
+    dataset = load_dataset(data) if data in dataset_names() else read_views(_existing(data), **reading)
     return dataset.views, dataset.labels
 
 
-def _show(table: "Table") -> None:
+def _show(table: "RenderableType") -> None:
     from rich.console import Console
 
     console = Console()

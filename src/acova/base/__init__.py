@@ -3,6 +3,7 @@
 from acova.base.errors import (
     AcovaError,
     DataError,
+    MissingExtraError,
     OptionError,
     ProcessError,
     RunFolderError,
@@ -10,12 +11,14 @@ from acova.base.errors import (
     check_choice,
     check_number,
     near_miss,
+    require,
 )
 from acova.base.seeds import Streams
 
 __all__ = [
     "AcovaError",
     "DataError",
+    "MissingExtraError",
     "OptionError",
     "ProcessError",
     "RunFolderError",
@@ -24,4 +27,5 @@ __all__ = [
     "check_choice",
     "check_number",
     "near_miss",
+    "require",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,6 +29,19 @@ class ProcessError(AcovaError, RuntimeError):
 
 class TrainingError(AcovaError, ArithmeticError):
     """Training left the range of finite numbers."""
+
+
+class MissingExtraError(DataError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+def require(module: str, who: str, extra: str) -> Any:
+    """Import an optional package, or raise an error that says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        msg = f"{who} needs {module}, which cannot be imported ({error}); install it with: pip install 'acova[{extra}]'"
+        raise MissingExtraError(msg) from error
 
 
 def near_miss(name: object, known: Iterable[str]) -> str:

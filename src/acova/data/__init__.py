@@ -1,8 +1,11 @@
 """Views with holes: the container, masks, scaling, file formats, storage on disk and data sets."""
 
 from acova.data.catalogue import dataset_names, load_dataset
+from acova.data.categories import given_sizes
 from acova.data.formats import Dataset, read_views
+from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
+from acova.data.omics import add_results, is_omics, read_omics, write_omics
 from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, share_a_scale, total_variances
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
@@ -13,19 +16,26 @@ __all__ = [
     "PATTERNS",
     "SCALINGS",
     "Dataset",
+    "Inspection",
     "Scaling",
     "StoredViews",
     "Summary",
     "Views",
+    "add_results",
     "bounds",
     "count_patterns",
     "dataset_names",
+    "given_sizes",
+    "inspect_data",
+    "is_omics",
     "is_stored",
     "load_dataset",
     "make_observed",
     "observed_counts",
+    "read_omics",
     "read_views",
     "share_a_scale",
     "stack_views",
     "total_variances",
+    "write_omics",
 ]

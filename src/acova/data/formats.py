@@ -1,7 +1,7 @@
-"""Multi-view data in files: ``.npz``, ``.mat`` and folders of tables."""
+"""Multi-view data in files: what is read, and what it becomes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from acova.base import DataError
+from acova.base import DataError, check_choice, near_miss
+from acova.data.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
+from acova.data.categories import Categories
+from acova.data.omics import ENDINGS as OMICS
+from acova.data.omics import omics_frames, read_omics
+from acova.data.parts import ENDINGS as ROWS
+from acova.data.stored import StoredViews
+from acova.data.tables import TABLES, WORKBOOKS, read_table, read_workbook
 from acova.data.views import Views
 
-_LABEL_KEYS = ("labels", "label", "y", "Y", "gt", "truth", "target")
-_TABLES = {".csv": ",", ".tsv": "\t", ".parquet": None}
+_HDF5 = (".h5", ".hdf5")
+_KNOWN = "a .npz, .mat, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view"
 
 
 @dataclass(frozen=True)
@@ -31,138 +38,179 @@ class Dataset:
         return None if self.labels is None else int(self.labels.max()) + 1
 
 
-def read_views(path: str | Path) -> Dataset:
+@dataclass(frozen=True)
+class Contents:
+    """What a file or folder holds, as found: nothing is checked or joined yet."""
+
+    parts: dict[str, Any]
+    """View → frame or array."""
+    labels: Any = None
+    """Known classes: an array, or a frame whose first column holds them under the samples' names."""
+    observed: Any = None
+
+    def cleaned(self, drop: Sequence[str], holes: str) -> "Contents":
+        """Return the same without some columns, and with the rows hidden that have single empty cells."""
+        check_choice("read_views", "holes", holes, ("refuse", "hide"))
+        parts = _without(self.parts, drop)
+        return replace(self, parts={name: _hidden(part) for name, part in parts.items()} if holes == "hide" else parts)
+
+
+def read_views(
+    path: str | Path,
+    *,
+    categories: Mapping[str, Categories] | None = None,
+    drop: Sequence[str] = (),
+    holes: str = "refuse",
+) -> Dataset:
     """Read a multi-view data set from disk.
 
     Parameters
     ----------
     path : str or Path
-        - ``.npz``: every 2-D array is a view, in the order ``view_0``, ``view_1``, … or of the file;
-          ``labels`` (n_samples,) and ``observed`` (n_samples, V) are optional. Never unpickled;
-        - ``.mat`` (up to version 7): a cell array ``X`` with one matrix per view, or ``X1``, ``X2``, …;
+        - a folder: each ``.csv``, ``.tsv``, ``.parquet``, ``.feather`` or ``.xlsx`` file is a view named after the
+          file, joined on its first column (parquet and feather: their index, or else the first column). A file
+          called ``labels`` holds the known classes instead. A folder without tables may hold ``.npy`` or ``.zarr``
+          arrays, which match row by row, and ``observed.npy``;
+        - one such table: a single view. An Excel workbook: each sheet is a view, ``labels`` the classes;
+        - ``.npz``, ``.h5``, ``.hdf5``: every 2-D array is a view, in the order ``view_0``, ``view_1``, … or of the
+          file; ``labels`` (n_samples,), ``observed`` (n_samples, V) and ``index`` (names of the samples) are
+          optional. Nothing is unpickled;
+        - ``.mat``, any version: a cell array ``X`` with one matrix per view, or ``X1``, ``X2``, …;
           labels in ``Y``, ``gt``, ``labels`` or ``truth``. Matrices may hold samples in rows or columns;
-        - a folder: each ``.csv``, ``.tsv`` or ``.parquet`` file is a view named after the file, joined
-          on its first column (parquet: its index, or else its first column). A file called ``labels``
-          holds the known classes instead.
+        - ``.h5mu``, ``.h5ad``: MuData and AnnData, see `Views.of`; a column of ``obs`` called ``labels`` (or one of
+          the names above) holds the known classes.
+    categories : dict of view → (dict of column → categories), optional
+        Encode categories as a fitted model does (``model.categories_``).
+    drop : sequence of str
+        Columns of tables to leave out: ``column`` in every view that has it, or ``view:column``.
+    holes : {"refuse", "hide"}
+        What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
+        missing for that sample.
 
     Returns
     -------
     Dataset
     """
     path = Path(path)
+    held = read_contents(path).cleaned(drop, holes)
+    views = Views.of(held.parts, held.observed, categories=categories)
+    return Dataset(path.stem, views, _classes(path, held.labels, views))
+
+
+def read_contents(path: str | Path) -> Contents:
+    """Read what a file or folder holds without checking whether it fits together."""
+    path = Path(path)
     if not path.exists():
-        msg = f"{path}: no such file or folder; give a .npz or .mat file, or a folder with one table per view."
+        msg = f"{path}: no such file or folder; give {_KNOWN}."
         raise DataError(msg)
     if path.is_dir():
         return _read_folder(path)
-    if path.suffix == ".npz":
-        return _read_npz(path)
+    if path.suffix in TABLES:
+        return Contents({path.stem: read_table(path)})
+    if path.suffix in WORKBOOKS:
+        return _with_labels(dict(read_workbook(path)))
+    if path.suffix in OMICS:
+        return _read_container(path)
     if path.suffix == ".mat":
-        return _read_mat(path)
-    msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use .npz, .mat or a folder of tables."
+        return Contents(*read_mat(path))
+    if path.suffix == ".npz" or path.suffix in _HDF5:
+        return _sorted_out(read_npz(path) if path.suffix == ".npz" else read_hdf5(path))
+    msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use {_KNOWN}."
     raise DataError(msg)
 
 
-def _read_npz(path: Path) -> Dataset:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            held = {key: file[key] for key in file.files}
-    except Exception as error:  # damaged files raise errors of many kinds
-        msg = f"{path}: not a readable .npz file of plain arrays ({error}); write it with numpy.savez(path, view_0=…)."
-        raise DataError(msg) from error
-    labels = next((held.pop(key) for key in _LABEL_KEYS if key in held), None)
-    observed = held.pop("observed", None)
-    arrays = {key: array for key, array in held.items() if array.ndim == 2}
+def _without(parts: Mapping[str, Any], drop: Sequence[str]) -> dict[str, Any]:
+    """Leave out columns, given as ``column`` or ``view:column``; one that nobody has is an error."""
+    kept, left = dict(parts), set(drop)
+    for name, part in parts.items():
+        if isinstance(part, pd.DataFrame):
+            gone = [c for c in part.columns if str(c) in drop or f"{name}:{c}" in drop]
+            left -= {str(c) for c in gone} | {f"{name}:{c}" for c in gone}
+            kept[name] = part.drop(columns=gone)
+    if left:
+        known = [str(c) for part in parts.values() if isinstance(part, pd.DataFrame) for c in part.columns]
+        column = min(left)
+        msg = f"read_views: no view has the column {column!r} to drop.{near_miss(column.split(':')[-1], known)}"
+        raise DataError(msg)
+    return kept
+
+
+def _hidden(part: Any) -> Any:
+    """Empty the rows that have an empty cell among their numbers."""
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
+    holes = frame.select_dtypes("number").isna().any(axis=1)
+    if not holes.any():
+        return part
+    emptied = frame.astype(object).where(~holes, None).infer_objects()
+    emptied = emptied.astype({c: t for c, t in frame.dtypes.items() if isinstance(t, pd.CategoricalDtype)})
+    return emptied if isinstance(part, pd.DataFrame) else emptied.to_numpy(dtype=np.float64)
+
+
+def _sorted_out(held: dict[str, NDArray[Any]]) -> Contents:
+    """Tell views from labels, mask and names of samples by their names and shapes."""
+    labels = next((held.pop(key) for key in LABEL_KEYS if key in held), None)
+    observed, index = held.pop("observed", None), held.pop("index", None)
+    arrays: dict[str, Any] = {key: array for key, array in held.items() if array.ndim == 2}
     if all(key.startswith("view_") and key[5:].isdigit() for key in arrays):
         arrays = {key: arrays[key] for key in sorted(arrays, key=lambda key: int(key[5:]))}
-    return _dataset(path, Views.of(arrays, observed), labels)
+    if index is not None and index.ndim == 1 and all(len(array) == len(index) for array in arrays.values()):
+        arrays = {key: pd.DataFrame(array, index=pd.Index(index)) for key, array in arrays.items()}
+    return Contents(arrays, labels, observed)
 
 
-def _read_mat(path: Path) -> Dataset:
-    from scipy.io import loadmat
-
-    try:
-        held = loadmat(path)
-    except NotImplementedError as error:
-        msg = f"{path}: MATLAB 7.3 files are not read; save it in MATLAB with '-v7', or convert it to .npz."
-        raise DataError(msg) from error
-    except Exception as error:  # damaged files raise errors of many kinds
-        msg = f"{path}: not a readable .mat file ({error})."
-        raise DataError(msg) from error
-    labels = next((held[key].ravel() for key in _LABEL_KEYS if key in held), None)
-    matrices = _mat_views(held)
-    if not matrices:
-        found = [key for key in held if not key.startswith("__")]
-        msg = f"{path}: expected a cell array X or matrices X1, X2, …; found {found}."
-        raise DataError(msg)
-    arrays = {name: _samples_in_rows(array, labels) for name, array in matrices.items()}
-    return _dataset(path, Views.of(arrays), labels)
+def _read_container(path: Path) -> Contents:
+    data = read_omics(path)
+    known = next((key for key in LABEL_KEYS if key in data.obs and data.obs[key].notna().all()), None)
+    return Contents(dict(omics_frames(data)), None if known is None else data.obs[[known]])
 
 
-def _mat_views(held: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    cells = held.get("X")
-    if cells is not None and cells.dtype == object:
-        return {f"view_{v}": _dense(cell) for v, cell in enumerate(cells.ravel())}
-    numbered = sorted((key for key in held if key[:1] == "X" and key[1:].isdigit()), key=lambda key: int(key[1:]))
-    return {key: _dense(held[key]) for key in numbered}
-
-
-def _dense(matrix: Any) -> NDArray[Any]:
-    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
-
-
-def _samples_in_rows(array: NDArray[Any], labels: NDArray[Any] | None) -> NDArray[Any]:
-    turned = labels is not None and len(array) != len(labels) and array.shape[-1] == len(labels)
-    return array.T if turned else array
-
-
-def _read_folder(path: Path) -> Dataset:
-    files = sorted(file for file in path.iterdir() if file.suffix in _TABLES and not file.name.startswith("."))
+def _read_folder(path: Path) -> Contents:
+    files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
     tables = {}
     for file in files:
+        if file.suffix not in TABLES and file.suffix not in WORKBOOKS:
+            continue
         if file.stem in tables:
             msg = f"{path}: two files give the view {file.stem!r}; keep one of them."
             raise DataError(msg)
-        tables[file.stem] = _read_table(file)
-    known = tables.pop("labels", None)
-    if not tables:
-        msg = f"{path}: no .csv, .tsv or .parquet file with a view in this folder; put one file per view there."
+        tables[file.stem] = read_table(file)
+    if not tables.keys() - {"labels"}:
+        if any(file.suffix in ROWS for file in files):
+            stored = StoredViews.of(path)
+            views = stored.read(0, len(stored))
+            return Contents(dict(zip(views.names, views.arrays, strict=True)))
+        msg = (
+            f"{path}: no .csv, .tsv, .parquet, .feather or .xlsx file with a view in this folder; "
+            "put one file per view there."
+        )
         raise DataError(msg)
-    views = Views.of(tables)
-    labels = None
-    if known is not None:
-        if not known.shape[1] or not known.index.is_unique:
-            msg = f"{path / 'labels'}: needs each sample once in its first column and the class in the second."
-            raise DataError(msg)
-        column = known.iloc[:, 0].reindex(views.index)
-        if column.isna().any():
-            lacking = views.index[column.isna()].tolist()
-            msg = f"{path / 'labels'}: no class for {len(lacking)} samples, first {lacking[0]!r}; complete the file."
-            raise DataError(msg)
-        labels = column.to_numpy()
-    return _dataset(path, views, labels)
+    return _with_labels(tables)
 
 
-def _read_table(file: Path) -> pd.DataFrame:
-    separator = _TABLES[file.suffix]
-    try:
-        if separator is not None:
-            return pd.read_csv(file, sep=separator, index_col=0)
-        frame = pd.read_parquet(file)
-    except ImportError as error:
-        msg = f"{file}: reading parquet needs pyarrow; install it with: pip install 'acova[parquet]'."
-        raise DataError(msg) from error
-    except (ValueError, OSError) as error:
-        why = str(error).strip()
-        msg = f"{file}: not a readable table ({why}); the first column names the samples, the others are features."
-        raise DataError(msg) from error
-    return frame.set_index(frame.columns[0]) if isinstance(frame.index, pd.RangeIndex) and frame.shape[1] else frame
+def _with_labels(tables: dict[str, Any]) -> Contents:
+    labels = tables.pop("labels", None)
+    return Contents(tables, labels)
 
 
-def _dataset(path: Path, views: Views, labels: NDArray[Any] | None) -> Dataset:
+def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
+    """Return the known classes in the order of the samples, as 0 … K-1."""
     if labels is None:
-        return Dataset(path.stem, views)
+        return None
+    if isinstance(labels, pd.DataFrame):
+        labels = _by_sample(path, labels, views.index)
     if labels.shape != (views.n_samples,):
         msg = f"{path}: labels have shape {labels.shape} but there are {views.n_samples} samples."
         raise DataError(msg)
-    return Dataset(path.stem, views, np.unique(labels, return_inverse=True)[1].astype(np.int64))
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _by_sample(path: Path, known: pd.DataFrame, index: pd.Index) -> NDArray[Any]:
+    if not known.shape[1] or not known.index.is_unique:
+        msg = f"{path / 'labels'}: needs each sample once in its first column and the class in the second."
+        raise DataError(msg)
+    column = known.iloc[:, 0].reindex(index)
+    if column.isna().any():
+        lacking = index[column.isna()].tolist()
+        msg = f"{path / 'labels'}: no class for {len(lacking)} samples, first {lacking[0]!r}; complete the file."
+        raise DataError(msg)
+    return np.asarray(column.to_numpy())

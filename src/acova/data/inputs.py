@@ -1,4 +1,4 @@
-"""From what users hold (arrays, dicts, DataFrames) to one float array per view."""
+"""From what users hold (arrays, dicts, DataFrames, omics containers) to one float array per view."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_complex_dtype, is_numeric_dtype
 from scipy.sparse import issparse
 
 from acova.base import DataError
+from acova.data.omics import is_omics, omics_frames
 
 FloatArray = NDArray[np.floating[Any]]
 
 
 def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Return name → array or frame; a view given as None is left out."""
+    if is_omics(X):
+        return dict(omics_frames(X))
     if isinstance(X, Mapping):
         parts = {str(name): part for name, part in X.items() if part is not None}
         if len(parts) < sum(part is not None for part in X.values()):
@@ -100,16 +102,17 @@ def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
     return joined
 
 
-def as_float_array(name: str, part: Any, index: pd.Index | None) -> FloatArray:
-    """Return a 2-D float array; frames are laid out along the joined index, NaN where absent."""
-    if isinstance(part, pd.DataFrame):
-        array = _frame_values(name, part)
-        assert index is not None
-        if part.index.equals(index):
-            return array
-        out = np.full((len(index), array.shape[1]), np.nan, dtype=array.dtype)
-        out[index.get_indexer(part.index)] = array
-        return out
+def along(index: pd.Index, rows: pd.Index, values: FloatArray) -> FloatArray:
+    """Lay out the rows of a frame along the joined index, NaN where a sample is absent."""
+    if rows.equals(index):
+        return values
+    out = np.full((len(index), values.shape[1]), np.nan, dtype=values.dtype)
+    out[index.get_indexer(rows)] = values
+    return out
+
+
+def as_float_array(name: str, part: Any) -> FloatArray:
+    """Return a 2-D float array."""
     array = np.ma.filled(part.astype(float), np.nan) if isinstance(part, np.ma.MaskedArray) else _plain(name, part)
     if array.ndim != 2 or array.shape[1] == 0:
         msg = f"View {name!r} must be a 2-D array with at least one column; got shape {array.shape}."
@@ -120,25 +123,10 @@ def as_float_array(name: str, part: Any, index: pd.Index | None) -> FloatArray:
         except (TypeError, ValueError):
             msg = (
                 f"View {name!r} holds values that are not numbers (dtype {array.dtype}); "
-                "encode them as numbers, for example one-hot, before clustering."
+                "encode them as numbers, or pass a DataFrame, whose columns of categories are encoded."
             )
             raise DataError(msg) from None
     return array.astype(np.result_type(array.dtype, np.float32), copy=False)
-
-
-def _frame_values(name: str, frame: pd.DataFrame) -> FloatArray:
-    real = [is_numeric_dtype(dtype) and not is_complex_dtype(dtype) for dtype in frame.dtypes]
-    columns = [str(column) for column, fine in zip(frame.columns, real, strict=True) if not fine]
-    if columns:
-        msg = (
-            f"View {name!r} has columns that are not numeric: {', '.join(map(repr, columns[:5]))}. "
-            "Drop them, make them the index, or encode them (pandas.get_dummies)."
-        )
-        raise DataError(msg)
-    if not frame.shape[1]:
-        msg = f"View {name!r} has no columns; leave the view out or give it features."
-        raise DataError(msg)
-    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def check_lengths(arrays: Mapping[str, FloatArray]) -> None:

@@ -96,7 +96,7 @@ class StoredViews:
             )
             raise DataError(msg)
         index, names = pd.RangeIndex(start, stop), list(self._parts)
-        arrays = [as_float_array(name, part.read(start, stop), None) for name, part in self._parts.items()]
+        arrays = [as_float_array(name, part.read(start, stop)) for name, part in self._parts.items()]
         present = np.column_stack([~np.isnan(array).all(axis=1) for array in arrays])
         for mask, known in self._masks:
             rows = as_mask(mask.read(start, stop), index, list(known))
@@ -200,7 +200,7 @@ def _opened(given: Mapping[str, Any]) -> dict[str, Part]:
             )
             raise DataError(msg)
         on_disk = is_stored_part(one) or isinstance(one, str | os.PathLike)
-        part = open_part(who, one if on_disk else as_float_array(name, one, None))
+        part = open_part(who, one if on_disk else as_float_array(name, one))
         if len(part.shape) != 2 or not part.shape[1]:
             msg = f"{who} must be 2-D, one row per sample, with at least one column; got shape {part.shape}."
             raise DataError(msg)
@@ -216,5 +216,5 @@ def _opened(given: Mapping[str, Any]) -> dict[str, Part]:
                 "Mark an absent sample with an all-NaN row."
             )
             raise DataError(msg)
-        as_float_array(name, part.read(0, 1), None)  # what is no number is refused now, not at the first block
+        as_float_array(name, part.read(0, 1))  # what is no number is refused now, not at the first block
     return parts

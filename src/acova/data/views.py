@@ -1,6 +1,6 @@
 """`Views`: several arrays about the same samples, with holes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from acova.base import DataError, near_miss
-from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, joined_index, split_views
+from acova.data.categories import Categories, Encoded, category_column
+from acova.data.inputs import FloatArray, along, as_float_array, as_mask, check_lengths, joined_index, split_views
 
 
 class Views:
@@ -27,10 +28,12 @@ class Views:
         Names of the samples; positions when left out.
     columns : sequence of V (tuple of str or None), optional
         Names of the features.
+    categories : sequence of V (dict of column → categories), optional
+        What was encoded: the features ``column=category`` are 1 where the column held the category, else 0.
 
     Attributes
     ----------
-    arrays, observed, names, index, columns
+    arrays, observed, names, index, columns, categories
         As given, with NaN in hidden rows.
     """
 
@@ -41,10 +44,12 @@ class Views:
         names: Sequence[str],
         index: pd.Index | None = None,
         columns: Sequence[tuple[str, ...] | None] | None = None,
+        categories: Sequence[Categories] | None = None,
     ) -> None:
         self.names = tuple(names)
         self.index = pd.RangeIndex(len(observed)) if index is None else index
         self.columns = tuple(columns) if columns is not None else (None,) * len(self.names)
+        self.categories = tuple(categories) if categories is not None else ({},) * len(self.names)
         self.observed = _checked_rows(arrays, observed, self.names, self.index)
         self.arrays = tuple(_hidden_as_nan(array, self.observed[:, v]) for v, array in enumerate(arrays))
 
@@ -55,6 +60,7 @@ class Views:
         observed: Any = None,
         *,
         view_sizes: Sequence[int] | None = None,
+        categories: Mapping[str, Categories] | None = None,
     ) -> "Views":
         """Make views from any accepted input.
 
@@ -66,11 +72,22 @@ class Views:
             - a dict (or list) of pandas DataFrames, joined on their index: a sample absent from a frame
               lacks that view. Samples keep the order in which they first appear;
             - one 2-D array or DataFrame whose columns are cut into views by `view_sizes`;
+            - a MuData, whose modalities are the views (a sample absent from a modality lacks that view), or an
+              AnnData: ``X``, cut by ``var["feature_types"]`` where there are several, and the entries of ``obsm``
+              that are not derived from it (those not called ``X_…``);
             - a `Views`.
+
+            Columns of frames that hold text or categories are encoded: one column ``column=category`` of zeros
+            and ones per category, in the order of the categorical dtype or else sorted. An empty cell in a row
+            that has other cells counts for no category. Text with more than 50 different values, or mostly
+            numbers, is an error, since it is a name or a mistake: see ``docs/data.md``.
         observed : array of bool (n_samples, V), or DataFrame with samples as index and views as columns
             Hides more views: a view counts as present where this is True *and* its row is not all NaN.
         view_sizes : sequence of int
             Number of columns of each view, for the one-array form; None means one view.
+        categories : dict of view → (dict of column → categories)
+            The categories to encode with, as learned from other data (``model.categories_``); a column that is
+            not named here gets those that occur.
         """
         if isinstance(X, cls):
             return X if observed is None else X.hide(observed)
@@ -79,16 +96,25 @@ class Views:
             msg = "Views: no view was given; pass a list or dict with at least one 2-D array."
             raise DataError(msg)
         index = joined_index(parts)
-        arrays, columns = [], []
+        arrays: list[FloatArray] = []
+        columns: list[tuple[str, ...] | None] = []
+        found: list[Categories] = []
         for name, part in parts.items():
-            arrays.append(as_float_array(name, part, index))
-            columns.append(tuple(map(str, part.columns)) if isinstance(part, pd.DataFrame) else None)
+            if index is not None:
+                encoded = Encoded(name, part, (categories or {}).get(name))
+                arrays.append(along(index, part.index, encoded.values))
+                columns.append(encoded.columns)
+                found.append(encoded.categories)
+            else:
+                arrays.append(as_float_array(name, part))
+                columns.append(None)
+                found.append({})
         check_lengths(dict(zip(parts, arrays, strict=True)))
         index = pd.RangeIndex(len(arrays[0])) if index is None else index
         present = np.column_stack([~np.isnan(array).all(axis=1) for array in arrays])
         if observed is not None:
             present &= as_mask(observed, index, list(parts))
-        return cls(arrays, present, list(parts), index, columns)
+        return cls(arrays, present, list(parts), index, columns, found)
 
     @property
     def n_samples(self) -> int:
@@ -118,12 +144,12 @@ class Views:
         """Return the samples at the given positions, in that order."""
         rows = np.arange(self.n_samples)[rows]
         arrays = [array[rows] for array in self.arrays]
-        return type(self)(arrays, self.observed[rows], self.names, self.index[rows], self.columns)
+        return type(self)(arrays, self.observed[rows], self.names, self.index[rows], self.columns, self.categories)
 
     def hide(self, observed: Any) -> Self:
         """Return these views with more of them hidden (`observed` as in `Views.of`)."""
         mask = self.observed & as_mask(observed, self.index, list(self.names))
-        return type(self)(self.arrays, mask, self.names, self.index, self.columns)
+        return type(self)(self.arrays, mask, self.names, self.index, self.columns, self.categories)
 
     def matched_to(self, names: Sequence[str], sizes: Sequence[int], columns: Sequence[tuple[str, ...] | None]) -> Self:
         """Return these views in the order, and with the columns, of views seen before.
@@ -143,7 +169,13 @@ class Views:
                 arrays.append(np.full((self.n_samples, size), np.nan))
                 continue
             here = self.names.index(name)
-            arrays.append(_matched_columns(name, self.arrays[here], self.columns[here], size, wanted))
+            array, columns_here = self.arrays[here], self.columns[here]
+            if columns_here is not None and wanted is not None:
+                array = _matched_columns(name, array, columns_here, self.categories[here], wanted)
+            if array.shape[1] != size:
+                msg = f"View {name!r} has {array.shape[1]} columns but was fitted with {size}."
+                raise DataError(msg)
+            arrays.append(array)
             mask[:, v] = self.observed[:, here]
         return type(self)(arrays, mask, names, self.index, columns)
 
@@ -184,7 +216,7 @@ def _checked_rows(
                 f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {column} "
                 f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
                 "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
-                "or set the whole row to NaN."
+                "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
             )
             raise DataError(msg)
     return observed
@@ -197,22 +229,22 @@ def _hidden_as_nan(array: FloatArray, seen: NDArray[np.bool_]) -> FloatArray:
 
 
 def _matched_columns(
-    name: str,
-    array: FloatArray,
-    columns: tuple[str, ...] | None,
-    size: int,
-    wanted: tuple[str, ...] | None,
+    name: str, array: FloatArray, columns: tuple[str, ...], categories: Categories, wanted: tuple[str, ...]
 ) -> FloatArray:
-    if columns is not None and wanted is not None and columns != wanted:
-        absent = [column for column in wanted if column not in columns]
-        extra = [column for column in columns if column not in wanted]
-        if absent or extra:
-            msg = (
-                f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}."
-            )
-            raise DataError(msg)
-        array = array[:, [columns.index(column) for column in wanted]]
-    if array.shape[1] != size:
-        msg = f"View {name!r} has {array.shape[1]} columns but was fitted with {size}."
+    """Return the wanted columns in their order; a category that does not occur here is a column of zeros."""
+    if columns == wanted:
+        return array
+    heads = tuple(category_column(column, "") for column in categories)
+    absent = [column for column in wanted if column not in columns and not column.startswith(heads)]
+    extra = [column for column in columns if column not in wanted]
+    if absent or extra:
+        msg = (
+            f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}. "
+            "Rename or add what is missing, leave out what is unexpected (on the command line: --drop)."
+        )
         raise DataError(msg)
-    return array
+    places = {column: place for place, column in reversed(list(enumerate(columns)))}
+    matched = array[:, [places.get(column, 0) for column in wanted]]
+    zeros = [place for place, column in enumerate(wanted) if column not in places]
+    matched[:, zeros] = np.where(np.isnan(array).all(axis=1), np.nan, 0.0)[:, None]
+    return matched

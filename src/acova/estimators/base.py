@@ -1,5 +1,6 @@
 """What every multi-view clusterer shares: from user input to checked `Views`."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,7 +14,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from acova.base import DataError, check_choice
-from acova.data import Scaling, StoredViews, Summary, Views, is_stored, observed_counts
+from acova.base.version import __version__
+from acova.data import (
+    Scaling,
+    StoredViews,
+    Summary,
+    Views,
+    add_results,
+    given_sizes,
+    is_omics,
+    is_stored,
+    observed_counts,
+)
 from acova.estimators.saving import load_model, save_model
 
 _IN_MEMORY = 2**28
@@ -29,7 +41,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     view_sizes_ : tuple of int
         Number of features of each view.
     n_features_in_ : int
-        Number of features of all views together.
+        Number of columns of all views together, as given.
+    categories_ : dict of view → (dict of column → categories)
+        The categories that were encoded, for the views that have any; new data are encoded with the same.
     index_ : pandas.Index
         Names of the training samples, in the order of every per-sample attribute: the index of the
         DataFrames (samples in order of first appearance), or 0 … n-1.
@@ -78,6 +92,36 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label; see the class."""
         return pd.concat(list(self.iter_assignments(X, observed=observed)))
+
+    def annotate(self, data: Any, *, prefix: str = "acova") -> None:
+        """Write what the model says of the samples of a MuData or AnnData into it.
+
+        ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
+        ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
+        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+
+        Parameters
+        ----------
+        data : MuData or AnnData
+            Views as in `fit`; changed in place.
+        prefix : str
+            First part of every name.
+        """
+        if not is_omics(data):
+            msg = f"{type(self).__name__}.annotate: data must be a MuData or an AnnData; got {type(data).__name__}."
+            raise DataError(msg)
+        table = self.assignments(data)
+        about: dict[str, Any] = {
+            "method": type(self).__name__,
+            "version": __version__,
+            "n_clusters": int(self.n_clusters),
+            "views": np.array(self.view_names_, dtype=object),
+            "settings": json.dumps(self.get_params(deep=False), default=str),
+        }
+        if hasattr(self, "correlation_"):
+            about["correlation"] = np.asarray(self.correlation_)
+        latent = self.transform(data) if hasattr(self, "transform") else None
+        add_results(data, table, about, latent, prefix)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the fitted model to a run folder, from which ``load`` of the same class gives it back.
@@ -142,7 +186,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             raise DataError(msg)
         self.view_names_ = list(views.names)
         self.view_sizes_ = views.sizes
-        self.n_features_in_ = sum(views.sizes)
+        known = getattr(views, "categories", ())  # views on disk hold numbers only
+        self.categories_ = {name: dict(found) for name, found in zip(views.names, known, strict=False) if found}
+        self.n_features_in_ = sum(self._given_sizes)
         self.index_ = views.index
         self._columns = views.columns
         return views
@@ -153,10 +199,15 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         views = self._views_of(X, observed, reset=False)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
 
+    @property
+    def _given_sizes(self) -> tuple[int, ...]:
+        return given_sizes(self.view_sizes_, [self.categories_.get(name, {}) for name in self.view_names_])
+
     def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views | StoredViews:
         if is_stored(X):
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
+        known = None if reset else self.categories_
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
             if isinstance(X, pd.DataFrame):
@@ -165,11 +216,12 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 # Which cells must be finite depends on which views are observed: Views looks at that.
                 types = [np.float64, np.float32]
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
-            views = Views.of(X, observed, view_sizes=self.view_sizes if reset else self.view_sizes_)
+            sizes = self.view_sizes if reset else self._given_sizes
+            views = Views.of(X, observed, view_sizes=sizes, categories=known)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            views = Views.of(X, observed)
+            views = Views.of(X, observed, categories=known)
             if reset and self.view_sizes is not None and tuple(self.view_sizes) != views.sizes:
                 msg = (
                     f"{type(self).__name__}: view_sizes={self.view_sizes!r} but the views have widths {views.sizes}; "
@@ -184,7 +236,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
 def _is_table(X: Any) -> bool:
     """Whether X is one table (the form scikit-learn checks) and not several views."""
-    if isinstance(X, Views):
+    if isinstance(X, Views) or is_omics(X):
         return False
     if issparse(X):  # before dict: dok matrices are dicts
         return True

@@ -40,6 +40,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "params": params,
         "fitted": {name: getattr(model, name) for name in (*_FITTED, *model._fitted)},
         **told,
+        "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
         "on_disk": list(on_disk),
@@ -76,7 +77,8 @@ def _unpacked(
         model.set_params(device=device)
     for name in (*_FITTED, *cls._fitted):
         setattr(model, name, _from_json(name, config["fitted"][name]))
-    model.n_features_in_ = sum(model.view_sizes_)
+    model.categories_ = config.get("categories", {})
+    model.n_features_in_ = sum(model._given_sizes)
     model._columns = tuple(None if names is None else tuple(names) for names in model._columns)
     if config["feature_names"] is not None:
         model.feature_names_in_ = np.array(config["feature_names"], dtype=object)

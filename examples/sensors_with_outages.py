@@ -1,0 +1,78 @@
+"""Sensors with outages.
+
+Five sensors watch a machine; each fails now and then for hours. A window of a minute is a sample, a sensor is a view,
+and a sensor that was down in a window is a missing view. Which states does the machine have, and in which one was it
+while sensors were down?
+"""
+
+# %%
+# A machine that idles, cuts, drills or chatters, and stays in a state for a while.
+
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from acova import ACOVA
+from acova.estimators import make_method
+from acova.metrics import clustering_accuracy
+
+QUICK = "ACOVA_QUICK" in os.environ
+SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if QUICK else {}
+rng = np.random.default_rng(0)
+n_windows, n_points = (150 if QUICK else 900), 64
+states = np.repeat(rng.integers(4, size=n_windows // 15 + 1), 15)[:n_windows]
+sensors = ["current", "vibration", "sound", "force", "temperature"]
+level, tone = rng.normal(size=(4, 5)), rng.integers(2, 20, size=(4, 5))
+time = np.arange(n_points) / n_points
+
+
+def features(signal):
+    """Return what engineers look at in a window: level, spread, and energy in four bands."""
+    power = np.abs(np.fft.rfft(signal, axis=1))[:, 1:33] ** 2
+    bands = np.log1p(power.reshape(len(signal), 4, 8).sum(axis=2))
+    return np.column_stack([signal.mean(axis=1), signal.std(axis=1), bands])
+
+
+views, up = {}, np.ones((n_windows, 5), dtype=bool)
+for s, name in enumerate(sensors):
+    wave = np.sin(2 * np.pi * tone[states, s][:, None] * time + rng.uniform(0, 6, size=(n_windows, 1)))
+    signal = level[states, s][:, None] + 0.6 * wave + rng.normal(scale=1.2, size=(n_windows, n_points))
+    views[name] = pd.DataFrame(features(signal), columns=["mean", "std", "low", "mid", "high", "top"])
+    for start in rng.integers(n_windows, size=n_windows // 150):
+        up[start : start + 40, s] = False  # an outage
+
+# %%
+# Windows in which every sensor was down cannot be placed by anything: leave them out. In the others `observed` says
+# which sensors were up; what a dead sensor sends is never looked at.
+
+rows = up.any(axis=1)
+data = {name: frame[rows] for name, frame in views.items()}
+print(f"{rows.sum()} of {n_windows} windows, {up[rows].all(axis=1).mean():.0%} with all five sensors")
+
+# %%
+# A sensor has six numbers here, which is little to reconstruct beside the alignment of the views, whose weight `alpha`
+# is 10 unless you say otherwise. Under that weight every probability comes out as 1/4 (try it): a sign, seen without
+# any labels, that alignment has won. Narrow views want a smaller one.
+
+model = ACOVA(4, alpha=1.0, random_state=0, **SMALL).fit(data, observed=up[rows])
+print(f"accuracy of ACOVA: {clustering_accuracy(states[rows], model.labels_):.3f}")
+filled = make_method("KNNImpute", n_clusters=4, random_state=0).fit(data, observed=up[rows])
+print(f"accuracy of k-means after KNN imputation: {clustering_accuracy(states[rows], filled.labels_):.3f}")
+
+# %%
+# How sure is the model, by the number of sensors that were up?
+
+sure = pd.Series(model.probabilities_.max(axis=1)).groupby(up[rows].sum(axis=1)).agg(["size", "mean"])
+print(sure.rename_axis("sensors up").round(3))
+
+# %%
+# The states over time, above the outages.
+
+figure, (top, bottom) = plt.subplots(2, sharex=True, figsize=(8, 4), height_ratios=[1, 1])
+top.scatter(np.flatnonzero(rows), model.labels_, c=model.labels_, cmap="viridis", s=4)
+top.set(ylabel="state found", yticks=range(4))
+bottom.imshow(~up.T, aspect="auto", cmap="Greys", interpolation="nearest")
+bottom.set(yticks=range(5), yticklabels=sensors, xlabel="window (black: sensor down)")
+figure.tight_layout()

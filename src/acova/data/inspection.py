@@ -1,0 +1,143 @@
+"""What was understood of data before anything is trained, and what in them looks wrong."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from acova.base import DataError
+from acova.data.findings import Finding, findings_of
+from acova.data.formats import Contents, read_contents
+from acova.data.inputs import as_float_array, split_views
+from acova.data.views import Views
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MOST_PATTERNS = 12
+_ALIKE = 4
+"""Findings of one kind in one view that are shown one by one."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The result of `inspect_data`; ``rich.print`` shows it as tables."""
+
+    views: pd.DataFrame
+    """One row per view: columns as given, features after encoding, samples that have it, their share."""
+    patterns: "pd.Series[int]"
+    """Number of samples by the set of views they have (index: one level per view, True = has it), commonest first."""
+    findings: tuple[Finding, ...]
+    """What looks wrong, those that stop a fit first."""
+    refusal: str | None
+    """The error a fit would raise, or None when the data can be used."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of all views together."""
+        return int(self.patterns.sum())
+
+    def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
+        from rich.markup import escape
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("view", "columns", "features", "samples", "observed", title=f"{self.n_samples} samples")
+        for name, row in self.views.iterrows():
+            encoded = "?" if pd.isna(row["features"]) else f"{row['features']:.0f}"
+            share = f"{row['observed']:.0%}"
+            table.add_row(escape(str(name)), f"{row['columns']:.0f}", encoded, f"{row['samples']:.0f}", share)
+        yield table
+        names = [escape(str(name)) for name in self.patterns.index.names]
+        table = Table(*names, "samples", title="Which views the samples have")
+        for has, count in list(self.patterns.items())[:_MOST_PATTERNS]:
+            table.add_row(*("●" if one else "·" for one in np.atleast_1d(np.array(has))), str(count))
+        rest = self.patterns.iloc[_MOST_PATTERNS:]
+        if len(rest):
+            table.add_row(*("…" for _ in names), f"{rest.sum()} in {len(rest)} other sets")
+        yield table
+        if self.findings:
+            yield self._remarks()
+        yield Text("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
+
+    def _remarks(self) -> "RenderableType":
+        """Return the findings as a table; those of one kind in one view share a row."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table("", "view", "column", "what", title="Worth a look")
+        groups: dict[tuple[str, str, bool], list[Finding]] = {}
+        for one in self.findings:
+            groups.setdefault((one.kind, one.view, one.stops), []).append(one)
+        for (_, view, stops), alike in groups.items():
+            for one in alike[:_ALIKE]:
+                table.add_row("stops" if stops else "", escape(view), escape(one.column), escape(one.text))
+            if len(alike) > _ALIKE:
+                table.add_row("", escape(view), f"… and {len(alike) - _ALIKE} more", "like these")
+        return table
+
+
+def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "refuse") -> Inspection:
+    """Tell what a fit would see, without refusing what a fit would refuse.
+
+    Parameters
+    ----------
+    X : path, or anything that `Views.of` takes
+    observed : as in `Views.of`
+    drop, holes : as in `read_views`
+
+    Returns
+    -------
+    Inspection
+    """
+    held = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _held(X, observed)
+    held = held.cleaned(drop, holes)
+    frames = {name: _as_frame(name, part) for name, part in held.parts.items()}
+    findings = sorted(findings_of(frames, joined=_joined(held.parts)), key=lambda one: not one.stops)
+    refusal, views = None, None
+    try:
+        views = Views.of(held.parts, held.observed)
+    except DataError as error:
+        refusal = str(error)
+    present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
+    table = pd.DataFrame(
+        {
+            "columns": [frame.shape[1] for frame in frames.values()],
+            "features": [np.nan] * len(frames) if views is None else list(views.sizes),
+            "samples": present.sum().to_numpy(),
+            "observed": present.mean().to_numpy(),
+        },
+        index=list(frames),
+    )
+    return Inspection(table, present.value_counts(), tuple(findings), refusal)
+
+
+def _held(X: Any, observed: Any) -> Contents:
+    if isinstance(X, Views):
+        frames = {
+            name: pd.DataFrame(array, X.index, columns)
+            for name, array, columns in zip(X.names, X.arrays, X.columns, strict=True)
+        }
+        return Contents(frames, observed=observed)
+    return Contents(split_views(X, None), observed=observed)
+
+
+def _joined(parts: Mapping[str, Any]) -> bool:
+    return all(isinstance(part, pd.DataFrame) for part in parts.values())
+
+
+def _as_frame(name: str, part: Any) -> pd.DataFrame:
+    return part if isinstance(part, pd.DataFrame) else pd.DataFrame(as_float_array(name, part))
+
+
+def _presence(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return which sample has which view, though the views may not fit together."""
+    has = {}
+    for name, frame in frames.items():
+        rows = frame.notna().any(axis=1)
+        has[name] = rows[~rows.index.duplicated()]
+    return pd.DataFrame(has).astype("boolean").fillna(value=False).astype(bool)

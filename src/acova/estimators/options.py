@@ -1,0 +1,64 @@
+"""Keywords of a method from and to the words of a command line."""
+
+import ast
+import re
+from collections.abc import Sequence
+from inspect import signature
+from typing import Any
+
+from acova.base import OptionError, near_miss
+from acova.estimators.registry import method_class
+
+OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoint")
+"""Estimator keywords that `fit` offers in its own way, or that files settle."""
+
+
+def method_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
+    parameters = signature(method_class(method)).parameters
+    known = {name: p.default for name, p in parameters.items() if name not in OWN_OPTIONS}
+    settings = {}
+    left = list(arguments)
+    while left:
+        flag, given, text = left.pop(0).partition("=")
+        name = _keyword(flag)
+        if not flag.startswith("--") or name not in known:
+            listed = "acova options" if method == "ACOVA" else f"acova options --method {method}"
+            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} '{listed}' lists all of them."
+            raise OptionError(msg)
+        if not given and not left:
+            msg = f"fit: option {flag!r} needs a value."
+            raise OptionError(msg)
+        value = _value(text if given else left.pop(0))
+        settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
+    return settings
+
+
+def option_flag(name: str) -> str:
+    """Return the option of a keyword: ``missing`` is ``--missing-form``, since ``--missing`` hides views."""
+    return f"--{'missing-form' if name == 'missing' else name.replace('_', '-')}"
+
+
+def _keyword(flag: str) -> str:
+    return "missing" if flag == "--missing-form" else flag.removeprefix("--").replace("-", "_")
+
+
+def _value(text: str) -> Any:
+    """Read ``500,500,2000`` as a tuple, ``0.5`` as a number, ``none``/``true``/``false``, and words as words."""
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return tuple(text.split(",")) if "," in text else text
+
+
+def parameter_texts(doc: str) -> dict[str, str]:
+    """Return parameter → first sentence from a numpydoc docstring."""
+    section = re.split(r"\n\w[\w ]*\n-{3,}\n", doc.split("Parameters\n----------\n", 1)[-1])[0]
+    texts: dict[str, str] = {}
+    for names, body in re.findall(r"^(\w[\w, ]*) : [^\n]*\n((?:    [^\n]*\n?|\n)*)", section, flags=re.MULTILINE):
+        sentence = " ".join(body.split()).replace("``", "").split(". ")[0].rstrip(".")
+        texts |= {name.strip(): sentence for name in names.split(",")}
+    return texts

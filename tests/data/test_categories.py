@@ -1,0 +1,145 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.preprocessing import OneHotEncoder
+
+from acova import ACOVA, Views
+from acova.base import DataError
+from acova.data import read_views
+from acova.data.categories import Encoded
+from acova.estimators import load_method
+from conftest import SMALL
+
+RNG = np.random.default_rng(0)
+N = 60
+FRAME = pd.DataFrame(
+    {
+        "age": RNG.normal(size=N),
+        "colour": RNG.choice(["red", "green", "blue"], N),
+        "stage": pd.Categorical(RNG.choice([1, 2, 3], N), categories=[3, 2, 1, 9]),
+        "smokes": RNG.random(N) < 0.5,
+    },
+    index=[f"p{i}" for i in range(N)],
+)
+
+
+def test_encoding_is_that_of_scikit_learn():
+    encoded = Encoded("a", FRAME)
+    assert encoded.columns == (
+        "age",
+        "colour=blue",
+        "colour=green",
+        "colour=red",
+        "stage=3",
+        "stage=2",
+        "stage=1",
+        "smokes",
+    )
+    assert encoded.categories == {"colour": ("blue", "green", "red"), "stage": ("3", "2", "1")}
+    theirs = OneHotEncoder(sparse_output=False).fit_transform(FRAME[["colour"]])
+    np.testing.assert_array_equal(encoded.values[:, 1:4], theirs)
+    np.testing.assert_array_equal(encoded.values[:, 4:7], pd.get_dummies(FRAME["stage"])[[3, 2, 1]])
+    np.testing.assert_array_equal(encoded.values[:, 7], FRAME["smokes"])
+
+
+@pytest.mark.parametrize("kind", [object, "string", "category"])
+def test_the_type_of_text_does_not_matter(kind):
+    other = FRAME.astype({"colour": kind})
+    np.testing.assert_array_equal(Encoded("a", other).values, Encoded("a", FRAME).values)
+
+
+def test_an_empty_cell_is_no_category_and_an_empty_row_no_view():
+    holes = FRAME.drop(columns="smokes").astype({"colour": object})
+    holes.iloc[0, 1] = None
+    holes.iloc[1] = None
+    values = Encoded("a", holes).values
+    np.testing.assert_array_equal(values[0, 1:4], [0, 0, 0])
+    assert np.isnan(values[1]).all()
+    views = Views.of({"a": holes, "b": FRAME[["age"]]})
+    np.testing.assert_array_equal(views.observed[:3, 0], [True, False, True])
+    holes.iloc[2, 0] = np.nan
+    with pytest.raises(DataError, match="View 'a' has NaN in sample 'p2', column 0"):
+        Views.of({"a": holes, "b": FRAME[["age"]]})
+
+
+def test_numbers_kept_as_objects_are_numbers():
+    frame = FRAME[["age"]].astype(object)
+    np.testing.assert_array_equal(Encoded("a", frame).values, FRAME[["age"]])
+    assert Encoded("a", frame).categories == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([f"name {i}" for i in range(N)], "column 'x' is text and has 60 different values in 60 rows: a name.*astype"),
+        ([f"w{i % 51}" for i in range(N)], "has 51 different values"),
+        (["<5", *map(str, range(N - 1))], "most of its values are numbers; the first other value is '<5'"),
+        (["1", "2"] * (N // 2), r"most of its values are numbers\."),
+        ([1, "a"] * (N // 2), "neither numbers nor categories: 'x'"),
+        ([(1, 2)] * N, "neither numbers nor categories: 'x'"),
+        (pd.date_range("2020-01-01", periods=N), "neither numbers nor categories: 'x'.*days since"),
+    ],
+)
+def test_what_is_no_category_is_refused(column, words):
+    frame = FRAME[["age"]].assign(x=column)
+    with pytest.raises(DataError, match=words):
+        Views.of({"a": frame})
+
+
+def test_declared_categories_may_be_many():
+    frame = FRAME[["age"]].assign(x=pd.Categorical([f"w{i % 55}" for i in range(N)]))
+    assert Views.of({"a": frame}).sizes == (56,)
+
+
+def fitted(frames, **more):
+    return ACOVA(2, **SMALL, **more).fit(frames)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted({"a": FRAME, "b": FRAME[["age"]] * 2})
+
+
+def test_new_data_are_encoded_as_those_the_model_was_fitted_with(model, tmp_path):
+    frames = {"a": FRAME, "b": FRAME[["age"]] * 2}
+    whole = pd.DataFrame(model.predict_proba(frames), index=FRAME.index)
+    model.save(tmp_path / "run")
+    again = load_method(tmp_path / "run")
+    assert again.n_features_in_ == model.n_features_in_ == 5
+    rows = FRAME.index[FRAME["colour"] == "red"][:3]
+    few = {"a": FRAME.loc[rows].astype({"stage": int}), "b": frames["b"].loc[rows]}  # one colour, stages as numbers
+    for one in (model, again):
+        np.testing.assert_allclose(one.predict_proba(few), whole.loc[rows], atol=1e-6)
+    made_before = Views.of({"a": FRAME.loc[rows], "b": frames["b"].loc[rows]})
+    assert made_before.sizes < model.view_sizes_
+    np.testing.assert_allclose(model.predict_proba(made_before), whole.loc[rows], atol=1e-6)
+    for name, frame in few.items():
+        frame.to_csv(tmp_path / f"{name}.csv")
+    read = read_views(tmp_path, categories=again.categories_).views
+    np.testing.assert_allclose(again.predict_proba(read), whole.loc[rows], atol=1e-6)
+
+
+def test_the_order_of_rows_does_not_change_the_encoding(model):
+    shuffled = FRAME.sample(frac=1, random_state=1)
+    np.testing.assert_array_equal(
+        pd.Series(fitted({"a": shuffled, "b": FRAME[["age"]] * 2}).labels_, shuffled.index)[FRAME.index], model.labels_
+    )
+
+
+def test_an_unknown_category_is_refused_and_an_empty_cell_is_not(model):
+    strange = FRAME.head(2).assign(colour=["violet", "red"])
+    with pytest.raises(DataError, match=r"'a': column 'colour' holds 'violet'.*it knows 'blue', 'green', 'red'.*empty"):
+        model.predict({"a": strange})
+    with pytest.raises(DataError, match=r"unexpected \['colour=violet'\]"):
+        model.predict(Views.of({"a": strange}))
+    assert len(model.predict({"a": strange.assign(colour=[None, "red"])})) == 2
+
+
+def test_one_table_is_cut_by_the_columns_that_were_given(tmp_path):
+    table = FRAME.assign(weight=RNG.normal(size=N), town=RNG.choice(["here", "there"], N))
+    model = fitted(table, view_sizes=(4, 2))
+    assert model.view_sizes_ == (8, 3)
+    assert list(model.feature_names_in_) == list(table)
+    np.testing.assert_array_equal(model.predict(table), model.labels_)
+    model.save(tmp_path / "run")
+    np.testing.assert_array_equal(load_method(tmp_path / "run").predict(table.head(3)), model.labels_[:3])

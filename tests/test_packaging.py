@@ -1,0 +1,129 @@
+"""What is installed works without the source tree and without any extra."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from conftest import make_toy
+
+ROOT = Path(__file__).resolve().parents[1]
+OPTIONAL = ("pyarrow", "zarr", "openpyxl", "h5py", "anndata", "mudata", "imml", "umap", "mkdocs")
+HIDE = f"""
+import sys
+OPTIONAL = {OPTIONAL!r}
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in OPTIONAL:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide())
+"""
+CORE = """
+import sys, acova, acova.data, acova.plots
+from pathlib import Path
+from acova.cli import app
+from acova.data import inspect_data, read_views
+
+folder = Path(sys.argv[1])
+assert inspect_data(folder).refusal is None
+views = read_views(folder).views
+settings = dict(hidden=(16,), latent_dim=3, pretrain_epochs=1, warmup_epochs=1, epochs=1, random_state=0)
+model = acova.ACOVA(3, **settings).fit(views)
+model.save(folder / "run")
+assert (acova.ACOVA.load(folder / "run").predict(views) == model.labels_).all()
+acova.plots.save_figures(model, views, folder / "figures")
+assert not any(sys.modules.get(name) for name in OPTIONAL)
+"""
+DEMO = """
+import acova, acova.demo, sys
+assert acova.__file__.startswith(sys.argv[1]), acova.__file__
+digits = acova.demo.load_dataset("digits")
+few = acova.demo.Dataset("digits", digits.views.take(range(200)), digits.labels[:200])
+acova.demo.load_dataset = lambda name: few
+acova.demo.SETTINGS.update(hidden=(16,), pretrain_epochs=1, warmup_epochs=1, epochs=1)
+sys.argv = ["acova", "demo", "--quiet"]
+from acova.cli import main
+main()
+"""
+
+
+def python(code, *arguments, cwd, **environment):
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built as ``python -m build`` builds it but without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    code = f"import sys; from hatchling.build import build_wheel; build_wheel({str(folder)!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_is_small_and_holds_the_package_alone(wheel):
+    assert wheel.stat().st_size < 2**20
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+        told = next(name for name in names if name.endswith("METADATA"))
+        metadata = file.read(told).decode()
+        scripts = file.read(told.replace("METADATA", "entry_points.txt")).decode()
+    assert "acova/py.typed" in names
+    assert {name.split("/")[0] for name in names} == {"acova", told.split("/")[0]}
+    sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/acova").rglob("*.py")}
+    assert sources <= names
+    assert "acova = acova.cli:main" in scripts
+    for extra in ("parquet", "zarr", "excel", "hdf5", "omics", "docs"):
+        assert f"Provides-Extra: {extra}" in metadata
+
+
+def test_the_demonstration_runs_from_the_wheel_alone(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path / "site")
+    (tmp_path / "empty").mkdir()
+    done = python(DEMO, tmp_path / "site", cwd=tmp_path / "empty", PYTHONPATH=str(tmp_path / "site"))
+    assert done.returncode == 0, done.stderr
+    assert "mean-filled k-means" in done.stdout
+    assert (tmp_path / "empty" / "acova-demo" / "labels.csv").is_file()
+
+
+def test_the_core_works_without_any_extra(tmp_path):
+    views, _ = make_toy(n_samples=60)
+    for v, name in enumerate(views.names):
+        pd.DataFrame(views.arrays[v]).dropna().to_csv(tmp_path / f"{name}.csv")
+    done = python(HIDE + CORE, tmp_path, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_is_the_command_and_tells_its_version(tmp_path):
+    import acova
+
+    done = subprocess.run(
+        [sys.executable, "-m", "acova", "--version"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"acova {acova.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("acova ", {"demo", "fit", "predict", "inspect", "datasets", "options"}),
+        ("acova fit --method KNN", {"KNNImpute"}),
+        ("acova fit --method DV", {"DVIMC"}),
+        ("acova inspect dig", {"digits"}),
+    ],
+)
+def test_the_shell_completes_commands_methods_and_data_sets(words, expected, tmp_path):
+    place = str(len(words.split(" ")) - 1)
+    told = {"_ACOVA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": place}
+    done = python("from acova.cli import main; main()", cwd=tmp_path, **told)
+    assert expected <= set(done.stdout.split()), done.stderr
+    if expected != {"digits"} and len(expected) == 1:
+        assert set(done.stdout.split()) == expected

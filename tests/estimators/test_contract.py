@@ -27,8 +27,8 @@ SETTINGS: dict[str, dict] = {
         **{"latent_dim": 16, "feature_dim": 16, "learning_rate": 1e-2, "pretrain_learning_rate": 1e-2},
         "standardize": True,
     },
-    "CPSPAN": {"epochs": 15, "pretrain_learning_rate": 3e-3},
-    "PMIMC": {"epochs": 15, "pretrain_learning_rate": 3e-3},
+    "CPSPAN": {"epochs": 10, "batch_size": 64, "pretrain_learning_rate": 3e-3},
+    "PMIMC": {"epochs": 10, "batch_size": 64, "pretrain_learning_rate": 3e-3},
 }
 """Where `SMALL` does not suit a method."""
 LEARN_FROM_COMPLETE = ("DCP", "DSIMVC")

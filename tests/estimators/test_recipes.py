@@ -12,6 +12,7 @@ from acova.base import OptionError
 from acova.data import StoredViews, Views
 from acova.estimators import RECIPES
 from acova.estimators.neighbours import neighbour_means
+from acova.functional import reconstruction
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
 
@@ -92,7 +93,8 @@ def test_widths_chosen_by_size_are_saved_with_the_model(toy, tmp_path):
 def test_balance_counts_errors_in_units_of_variance_and_tempers_widths(toy, balance, standardize):
     """Predicting a view's mean costs width^(1 - balance), and all views together what they cost without weights."""
     views = Views.of([array * scale for array, scale in zip(toy[0].arrays, (1, 30, 0.1), strict=True)])
-    job = ACOVA(3, **QUICK, balance=balance, standardize=standardize)._prepare(views, None).jobs[0]
+    settings = {**QUICK, "balance": balance, "standardize": standardize, "reconstruction_scale": False}
+    job = ACOVA(3, **settings)._prepare(views, None).jobs[0]
     costs = []
     for v, view in enumerate(job.views):
         rows = view[job.observed[:, v]]
@@ -101,8 +103,39 @@ def test_balance_counts_errors_in_units_of_variance_and_tempers_widths(toy, bala
     expected = np.array(views.sizes) ** (1 - balance)
     np.testing.assert_allclose(weighed / weighed.sum(), expected / expected.sum(), rtol=1e-4)
     np.testing.assert_allclose(weighed.sum(), sum(costs), rtol=1e-4)
-    plain = ACOVA(3, **QUICK, balance=False)._prepare(views, None).jobs[0].network()
+    plain = ACOVA(3, **{**settings, "balance": False})._prepare(views, None).jobs[0].network()
     torch.testing.assert_close(plain.reconstruction_weights, torch.ones(3))
+
+
+@pytest.mark.parametrize("balance", [False, 0.5, 1.0])
+def test_reconstruction_by_the_means_costs_what_the_scale_says(balance):
+    """Whatever the views' widths, units and likelihoods; the network's own loss is asked, with outputs at the means."""
+    rng = np.random.default_rng(0)
+    views = [40 * rng.normal(size=(400, 3)), (rng.random((400, 6)) < 0.2).astype(float), rng.normal(size=(400, 50))]
+    likelihoods = ("gaussian", "bernoulli", "laplace")
+    given = {**QUICK, "likelihood": list(likelihoods), "balance": balance, "reconstruction_scale": 70.0}
+    job = ACOVA(3, **given)._prepare(views, None).jobs[0]
+    outputs = [view.mean(0).expand_as(view) for view in job.views]
+    outputs[1] = torch.logit(outputs[1])
+    weights = job.network().reconstruction_weights
+    costs = [
+        float(reconstruction(view, output, torch.ones(400, dtype=torch.bool), likelihood).mean())
+        for view, output, likelihood in zip(job.views, outputs, likelihoods, strict=True)
+    ]
+    parts = np.array(costs) * weights.numpy()
+    assert parts.sum() == pytest.approx(70, rel=0.01)  # the Laplace view is normal only in the limit
+    expected = np.array(costs) if balance is False else np.array([3, 6, 50]) ** (1 - balance)
+    np.testing.assert_allclose(parts / parts.sum(), expected / expected.sum(), rtol=0.02)
+
+
+def test_narrow_views_do_not_collapse():
+    """Without a scale of its own, alignment outweighs what two columns have to tell, and all probabilities are 1/K."""
+    views, labels = make_toy(sizes=(2, 2, 2), missing=0.3)
+    settings = {**SMALL, "warmup_epochs": 30, "epochs": 30}
+    model = ACOVA(3, **settings).fit(views)
+    lost = ACOVA(3, **settings, reconstruction_scale=False).fit(views)
+    assert clustering_accuracy(labels, model.labels_) > 0.9
+    assert model.probabilities_.max(axis=1).mean() > 0.9 > lost.probabilities_.max(axis=1).mean()
 
 
 def test_a_constant_view_is_not_blown_up(toy):
@@ -181,6 +214,7 @@ def test_bad_settings_are_refused(toy, tmp_path):
         ({"neighbor_weight": -1}, "neighbor_weight must be a number at least 0 and at most 1; got -1"),
         ({"neighbor_weight": 2}, "neighbor_weight must be a number at least 0 and at most 1; got 2"),
         ({"neighbor_weight": "some"}, "neighbor_weight must be 'auto' or a number from 0 to 1; got 'some'"),
+        ({"reconstruction_scale": 0}, "reconstruction_scale must be a number above 0"),
         ({"balance": 1.5}, "balance must be a number at least 0 and at most 1; got 1.5"),
         ({"hidden": "large"}, "hidden must be 'auto' or widths of layers"),
         ({"hidden": 128}, "hidden must be 'auto' or widths of layers"),

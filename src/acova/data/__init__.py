@@ -6,7 +6,7 @@ from acova.data.formats import Dataset, read_views
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.omics import add_results, is_omics, read_omics, write_omics
-from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, share_a_scale, total_variances
+from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, scaled_moments, share_a_scale
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
 from acova.data.views import Views, stack_views
@@ -34,8 +34,8 @@ __all__ = [
     "observed_counts",
     "read_omics",
     "read_views",
+    "scaled_moments",
     "share_a_scale",
     "stack_views",
-    "total_variances",
     "write_omics",
 ]

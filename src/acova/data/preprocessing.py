@@ -67,19 +67,20 @@ class Scaling:
         return scaled
 
 
-def total_variances(views: Views | StoredViews, scaling: Scaling) -> NDArray[np.float64]:
-    """Return the variance of each scaled view's observed rows, summed over its features, shape (V,)."""
+def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
+    """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     learners = [StandardScaler() for _ in range(views.n_views)]
     for block in blocks_of(views):
         for v, learner in enumerate(learners):
             rows = block.rows(v)
             if len(rows):
                 learner.partial_fit(rows.astype(np.float64, copy=False))
-    totals = [
-        (learner.var_ / scale**2).sum() if hasattr(learner, "var_") else 0.0
-        for learner, scale in zip(learners, scaling.scales, strict=True)
+    return [
+        ((learner.mean_ - center) / scale, learner.var_ / scale**2)
+        if hasattr(learner, "var_")
+        else (np.zeros_like(center), np.zeros_like(center))
+        for learner, center, scale in zip(learners, scaling.centers, scaling.scales, strict=True)
     ]
-    return np.maximum(np.array(totals), np.finfo(np.float32).tiny)  # type: ignore[no-any-return]
 
 
 def bounds(views: Views | StoredViews) -> list[Affine]:

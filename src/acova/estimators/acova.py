@@ -85,6 +85,10 @@ class ACOVA(VariationalClusterer):
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
         the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). False
         sums the errors as they come (paper).
+    reconstruction_scale : float, False or None
+        What reconstruction costs, all views together, when every view is decoded to its mean: the errors are scaled
+        to this number (robust: 500), so that divergences and alignment weigh the same beside narrow views as beside
+        wide ones. False leaves the errors as they come (paper).
     neighbor_weight : float, "auto" or None
         Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; its
         square is the weight of decoding the views that the sample lacks, which its neighbours have. ``"auto"``
@@ -207,6 +211,7 @@ class ACOVA(VariationalClusterer):
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
         balance: float | None = None,
+        reconstruction_scale: float | None = None,
         neighbor_weight: float | str | None = None,
         n_neighbors: int = 10,
         assignment: str | None = None,
@@ -249,6 +254,7 @@ class ACOVA(VariationalClusterer):
         self.warmup_kl = warmup_kl
         self.cluster_start: Any = cluster_start
         self.balance: Any = balance
+        self.reconstruction_scale: Any = reconstruction_scale
         self.neighbor_weight: Any = neighbor_weight
         self.n_neighbors = n_neighbors
         self.assignment: Any = assignment

@@ -52,6 +52,8 @@ def check_options(settings: "ACOVA") -> None:
         check_number(who, "neighbor_weight", settings.neighbor_weight, minimum=0, maximum=1)
     if settings.balance is not False:
         check_number(who, "balance", settings.balance, minimum=0, maximum=1)
+    if settings.reconstruction_scale is not False:
+        check_number(who, "reconstruction_scale", settings.reconstruction_scale, minimum=0, strict=True)
     for option, words in {**_WORDS, **settings._words}.items():
         if hasattr(settings, option):
             check_choice(who, option, getattr(settings, option), words)

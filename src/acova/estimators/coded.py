@@ -30,6 +30,7 @@ NOT_THEIRS: dict[str, Any] = {
     "warmup_kl": 0.0,
     "cluster_start": "fused",
     "balance": False,
+    "reconstruction_scale": False,
     "neighbor_weight": 0.0,
     "n_neighbors": 1,
     "assignment": "exact",

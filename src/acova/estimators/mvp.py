@@ -95,6 +95,7 @@ class MVP(VariationalClusterer):
     presets = MVP_PRESETS
     pretrain_epochs = 0
     balance = False
+    reconstruction_scale = False
     neighbor_weight = 0.0
     cluster_start = "fused"
     _words: ClassVar[Any] = {"output": tuple(OUTPUTS)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import entr
 from torch import Tensor
 
 from acova.base import Streams
@@ -44,7 +45,8 @@ class Job:
     """One run to train: its settings, its random streams, and its data on the device or on disk.
 
     `settings` have nothing left to a recipe. Where neighbours count, `targets` are what the latent vectors are decoded
-    to, hidden views included. `variances` are the views' total variances. With several processes `views`, `targets` and
+    to, hidden views included. `variances` are the views' total variances, `costs` what decoding each to its
+    mean costs. With several processes `views`, `targets` and
     `observed` are this process's share of the samples. `hidden` are the views with what they hide, for an oracle.
     """
 
@@ -60,10 +62,12 @@ class Job:
     read: Reader | None = None
     hidden: list[Tensor] | None = None
     variances: NDArray[np.float64] | None = None
+    costs: NDArray[np.float64] | None = None
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
-        weights = reconstruction_weights(self.settings.balance, self.sizes, self.variances)
+        settings = self.settings
+        weights = reconstruction_weights(settings.balance, settings.reconstruction_scale, self.sizes, self.costs)
         return self.settings._new_network(self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
 
@@ -165,19 +169,35 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
     return RunData(views, observed, held=held, n_samples=first.n_samples, processes=processes)
 
 
+def blind_costs(moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], likelihoods: Sequence[str]) -> Any:
+    """Return what reconstructing each view by the means of its features costs, (V,)."""
+    costs = []
+    for (mean, variance), likelihood in zip(moments, likelihoods, strict=True):
+        match likelihood:
+            case "bernoulli":
+                costs.append(entr(mean.clip(0, 1)).sum() + entr(1 - mean.clip(0, 1)).sum())
+            case "laplace":  # as for normal features
+                costs.append(np.sqrt(2 / np.pi * variance).sum())
+            case _:
+                costs.append(variance.sum())
+    return np.maximum(costs, np.finfo(np.float32).tiny)
+
+
 def reconstruction_weights(
-    balance: bool | float, sizes: Sequence[int], variances: NDArray[np.float64] | None
+    balance: bool | float, scale: bool | float, sizes: Sequence[int], costs: NDArray[np.float64] | None
 ) -> list[float] | None:
     """Return the factors of the views' reconstructions, or None for the sums as they are.
 
-    A decoder that knows nothing of the sample then costs P_v^(1 - balance) in view v, times what makes the sum over the
-    views equal to that of the total variances: errors are counted in units of the view's own variance.
+    With `balance`, decoding view v to its mean costs P_v^(1 - balance), times what leaves the sum over the views as it
+    is. With `scale`, that sum becomes this number.
     """
-    if balance is False or variances is None:
+    if costs is None or (balance is False and scale is False):
         return None
-    varies = variances > np.finfo(np.float32).eps * variances.max()
-    wanted = np.where(varies, np.array(sizes, dtype=np.float64) ** (1.0 - balance), 0.0)
-    weights: list[float] = np.where(varies, wanted / wanted.sum() * variances.sum() / variances, 1.0).tolist()
+    varies = costs > np.finfo(np.float32).eps * costs.max()
+    wanted = costs if balance is False else np.array(sizes, dtype=np.float64) ** (1.0 - balance)
+    wanted = np.where(varies, wanted, 0.0)
+    total = costs.sum() if scale is False else float(scale)
+    weights: list[float] = np.where(varies, wanted / wanted.sum() * total / costs, 1.0).tolist()
     return weights
 
 

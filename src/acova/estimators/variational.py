@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import Streams, check_choice
-from acova.data import Scaling, StoredViews, Summary, Views, total_variances
+from acova.data import Scaling, StoredViews, Summary, Views, scaled_moments
 from acova.engine import ALONE, Processes, Trainer, job_processes, resolve_device
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
@@ -27,7 +27,7 @@ from acova.estimators.neighbours import neighbour_means
 from acova.estimators.presets import RECIPES, auto_neighbor_weight, auto_widths, epochs_for
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
-from acova.estimators.recipe import Job, TrainedRun, new_network, train_phases, train_runs
+from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
 from acova.networks import MultiViewVAE
 
@@ -42,6 +42,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     recipe: str
     hidden: Any
     neighbor_weight: Any
+    reconstruction_scale: Any
     pretrain_epochs: Any
     warmup_epochs: Any
     epochs: Any
@@ -137,8 +138,13 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Return the data of a run: this process's share on the device, or a way to read them."""
         device = resolve_device(self.device)
         neighbours = settings.neighbor_weight or settings.cluster_start == "neighbors"
-        variances = total_variances(views, self._scaling) if neighbours or settings.balance is not False else None
-        held: dict[str, Any] = {"device": device, "variances": variances}
+        weighs = settings.balance is not False or settings.reconstruction_scale is not False
+        variances = None
+        held: dict[str, Any] = {"device": device}
+        if neighbours or weighs:
+            moments = scaled_moments(views, self._scaling)
+            variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
+            held |= {"variances": variances, "costs": blind_costs(moments, self._likelihoods)}
         if isinstance(views, StoredViews):
             check_in_memory(settings)
             return {**held, "read": partial(_read, views, self._scaling)}

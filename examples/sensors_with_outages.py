@@ -52,11 +52,11 @@ data = {name: frame[rows] for name, frame in views.items()}
 print(f"{rows.sum()} of {n_windows} windows, {up[rows].all(axis=1).mean():.0%} with all five sensors")
 
 # %%
-# A sensor has six numbers here, which is little to reconstruct beside the alignment of the views, whose weight `alpha`
-# is 10 unless you say otherwise. Under that weight every probability comes out as 1/4 (try it): a sign, seen without
-# any labels, that alignment has won. Narrow views want a smaller one.
+# A sensor has six numbers here, which is little to reconstruct beside prior and alignment. `reconstruction_scale` makes
+# up for that; with `reconstruction_scale=False` every probability comes out near 1/4 (try it): a sign, seen without any
+# labels, that the views were not heard.
 
-model = ACOVA(4, alpha=1.0, random_state=0, **SMALL).fit(data, observed=up[rows])
+model = ACOVA(4, random_state=0, **SMALL).fit(data, observed=up[rows])
 print(f"accuracy of ACOVA: {clustering_accuracy(states[rows], model.labels_):.3f}")
 filled = make_method("KNNImpute", n_clusters=4, random_state=0).fit(data, observed=up[rows])
 print(f"accuracy of k-means after KNN imputation: {clustering_accuracy(states[rows], filled.labels_):.3f}")

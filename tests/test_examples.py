@@ -98,7 +98,7 @@ def gallery():
 
 
 def test_every_example_is_in_the_gallery():
-    assert {*gallery().NAMES, "acova_in_200_lines"} == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {*gallery().NAMES, "acova_in_200_lines", "add_a_method"} == {path.stem for path in EXAMPLES.glob("*.py")}
 
 
 @pytest.mark.parametrize("name", gallery().NAMES)

@@ -176,10 +176,11 @@ def test_neighbours_share_what_is_decoded(toy):
 )
 def test_each_ingredient_alone_finds_separated_clusters(toy, ingredient):
     views, labels = toy
-    found = ACOVA(3, **SMALL, **ingredient).fit(views)
+    settings = {**SMALL, "reconstruction_scale": False}  # assignments are less than certain, and differ
+    found = ACOVA(3, **settings, **ingredient).fit(views)
     assert clustering_accuracy(labels, found.labels_) > 0.9
-    plain = ACOVA(3, **SMALL).fit(views)
-    assert not np.array_equal(plain.probabilities_, found.probabilities_)
+    plain = ACOVA(3, **settings).fit(views)
+    assert not np.array_equal(plain.transform(views), found.transform(views))
 
 
 def test_the_neighbours_clusters_are_carried_to_the_latent_space(toy):

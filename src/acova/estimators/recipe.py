@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
 
+_NOTHING = float(np.finfo(np.float32).tiny)
+"""The cost of a view in which nothing varies."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One run to train: its settings, its random streams, and its data on the device or on disk.
@@ -180,7 +184,7 @@ def blind_costs(moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]
                 costs.append(np.sqrt(2 / np.pi * variance).sum())
             case _:
                 costs.append(variance.sum())
-    return np.maximum(costs, np.finfo(np.float32).tiny)
+    return np.maximum(costs, _NOTHING)
 
 
 def reconstruction_weights(
@@ -193,7 +197,9 @@ def reconstruction_weights(
     """
     if costs is None or (balance is False and scale is False):
         return None
-    varies = costs > np.finfo(np.float32).eps * costs.max()
+    varies = costs > max(np.finfo(np.float32).eps * costs.max(), 2 * _NOTHING)
+    if not varies.any():  # a single sample, or copies of it
+        return None
     wanted = costs if balance is False else np.array(sizes, dtype=np.float64) ** (1.0 - balance)
     wanted = np.where(varies, wanted, 0.0)
     total = costs.sum() if scale is False else float(scale)

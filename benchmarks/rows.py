@@ -22,9 +22,9 @@ def settings_of(items: Sequence[str]) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit at hand, or what COMMIT says where the code lies without its history."""
+    """Return the commit at hand, or what ACOVA_COMMIT says where the code lies without its history."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or os.environ.get("COMMIT", "")
+    return done.stdout.strip() or os.environ.get("ACOVA_COMMIT", "")
 
 
 def _value(text: str) -> Any:

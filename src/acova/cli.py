@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from inspect import getdoc, signature
 from pathlib import Path
@@ -13,12 +13,11 @@ import typer
 from acova.base import AcovaError, DataError, OptionError, ProcessError, near_miss
 from acova.base.version import __version__
 from acova.bench.commands import ListCommand, bench, paper
+from acova.console import correlation_table, score_table, show, size_table
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
-    from rich.console import RenderableType
-    from rich.table import Table
 
     from acova.engine import Processes
     from acova.estimators.base import MultiViewClusterer
@@ -94,8 +93,8 @@ def demo(
     check_free(out, overwrite=force)
     result = run_demo(out, missing=missing, seed=seed, verbose=not quiet, overwrite=force)
     typer.echo(f"{result.views}\n")
-    _show(_score_table(result.scores))
-    _show(_correlation_table(result.model))
+    show(score_table(result.scores))
+    show(correlation_table(result.model))
     typer.echo(f"ACOVA trained in {result.seconds:.0f} s. Run: {out}")
     typer.echo(f"Report, to open in a browser: {result.report}")
     typer.echo("Figures: " + ", ".join(str(path) for path in result.figures))
@@ -222,11 +221,11 @@ def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None"
     from acova.metrics import clustering_scores
 
     typer.echo(f"{views}\n")
-    _show(_size_table(model.iter_assignments()))
+    show(size_table(model.iter_assignments()))
     if hasattr(model, "correlation_"):
-        _show(_correlation_table(model))
+        show(correlation_table(model))
     if labels is not None:
-        _show(_score_table({type(model).__name__: clustering_scores(labels, model.labels_)}))
+        show(score_table({type(model).__name__: clustering_scores(labels, model.labels_)}))
 
 
 @app.command()
@@ -264,9 +263,9 @@ def predict(
             table.to_csv(part, index_label="sample", mode="a" if number else "w", header=not number)
             yield table
 
-    sizes = _size_table(written())
+    sizes = size_table(written())
     part.replace(out)
-    _show(sizes)
+    show(sizes)
     typer.echo(f"Labels of {len(views)} samples: {out}")
 
 
@@ -294,7 +293,7 @@ def inspect(
     known = data in dataset_names() and not Path(data).exists()
     given = load_dataset(data).views if known else _existing(data)
     found = inspect_data(given, drop=drop or (), holes=holes)
-    _show(found)
+    show(found)
     if found.refusal is not None:
         raise typer.Exit(1)
 
@@ -334,7 +333,7 @@ def options(
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
             table.add_row(option_flag(name), shown, texts.get(name, ""))
-    _show(table)
+    show(table)
 
 
 @app.command()
@@ -349,7 +348,7 @@ def datasets() -> None:
         views = ", ".join(f"{view} {size}" for view, size in entry.view_sizes.items())
         found = "embedded" if not entry.files else "yes" if find_file(name) else "no"
         table.add_row(name, str(entry.n_samples), views, str(entry.n_classes), entry.licence, found, entry.about)
-    _show(table)
+    show(table)
 
 
 def _existing(data: str) -> Path:
@@ -374,46 +373,3 @@ def _load(data: str, *, stream: bool, **reading: Any) -> "tuple[Any, NDArray[Any
         return StoredViews.of(Path(data)), None
     dataset = load_dataset(data) if data in dataset_names() else read_views(_existing(data), **reading)
     return dataset.views, dataset.labels
-
-
-def _show(table: "RenderableType") -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)  # a pipe has no width; do not cut columns to fit a guess
-    console.print(table)
-
-
-def _score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":
-    from rich.table import Table
-
-    names = {"acc": "ACC", "nmi": "NMI", "ari": "ARI", "purity": "purity"}
-    table = Table("method", *names.values(), title="Agreement with the known classes")
-    for method, values in scores.items():
-        table.add_row(method, *(f"{values[key]:.3f}" for key in names))
-    return table
-
-
-def _correlation_table(model: Any) -> "Table":
-    from rich.table import Table
-
-    table = Table("", *model.view_names_, title="Learned correlation of the views' errors")
-    for name, row in zip(model.view_names_, model.correlation_, strict=True):
-        table.add_row(name, *(f"{value:+.2f}" for value in row))
-    return table
-
-
-def _size_table(assignments: "Iterable[pd.DataFrame]") -> "Table":
-    """Count the samples of each cluster in tables that come piece by piece."""
-    import pandas as pd
-    from rich.table import Table
-
-    frames = (frame.reindex(columns=["label", "confidence"]) for frame in assignments)
-    pieces = [frame.groupby("label")["confidence"].agg(["size", "sum", "count"]) for frame in frames]
-    totals = pd.concat(pieces).groupby(level=0).sum()
-    sure = bool(totals["count"].any())  # k-means alone tells no confidence
-    table = Table("cluster", "samples", *(["mean confidence"] if sure else []), title="Clusters")
-    for cluster, row in totals.iterrows():
-        table.add_row(str(cluster), f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else []))
-    return table

@@ -10,6 +10,7 @@ import pandas as pd
 from acova.bench.cells import Results
 from acova.bench.spec import TIMES
 from acova.bench.statistics import Comparison, compare
+from acova.console import terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -242,11 +243,7 @@ def _whole(path: Path, write: Callable[[Path], None]) -> Path:
 
 def show(results: Results, metrics: Iterable[str]) -> None:
     """Print the tables to standard output."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
+    console = terminal(160)
     for metric in metrics:
         for grid in grids(results, metric, published_alone=False):
             console.print(grid.rich())

@@ -6,7 +6,7 @@ from acova.base import OptionError
 from acova.bench import BenchSpec, DataSpec, MethodSpec, paper_names, paper_spec
 from acova.bench.commands import seconds_of, settings_of, spread
 from acova.bench.fitting import keywords_of
-from acova.estimators import ACOVA
+from acova.estimators import ACOVA, RECIPES, recipe_values
 from acova.estimators.registry import METHODS
 
 
@@ -39,10 +39,9 @@ def test_none_tuples_and_sweeps_come_through():
 
 
 def test_the_papers_methods_are_classes_of_the_library_or_named_places():
-    not_yet = {"DCP", "CPSPAN", "DSIMVC", "PMIMC"}
     for name in paper_names():
         for method in paper_spec(name).methods:
-            assert method.use in METHODS or ":" in method.use or method.use in not_yet, (name, method.use)
+            assert method.use in METHODS or ":" in method.use, (name, method.use)
             known = keywords_of(method)
             assert ":" in method.use or not known or set(method.settings) <= set(known), (name, method.name)
 
@@ -68,6 +67,25 @@ def test_a_key_names_what_decides_the_result_and_nothing_else():
     written = {"name": "ACOVA", "preset": False, "settings": dict(ACOVA.presets["cub"])}
     by_preset, by_hand = (spec(data=["cub"], methods=[m]).jobs()[0].key for m in ("ACOVA", written))
     assert by_preset == by_hand
+    # So do settings for one data set alone, on that one.
+    alone = {"name": "Concat", "on": {"digits": {"balance": True}, "cub": {"standardize": False}}}
+    whole = {"name": "Concat", "settings": {"balance": True}}
+    assert spec(methods=[alone]).jobs()[0].key == spec(methods=[whole]).jobs()[0].key
+
+
+def test_a_key_names_what_a_recipe_stands_for(monkeypatch):
+    """Rows of an earlier recipe are not taken for rows of this one; keywords that are given do not depend on it."""
+    given = {"name": "ACOVA", "settings": {"learning_rate": 0.5}}
+    before = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
+    monkeypatch.setitem(RECIPES["robust"], "learning_rate", 0.25)
+    after = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
+    assert after[0] != before[0]
+    assert after[1:] == before[1:]
+    monkeypatch.setitem(RECIPES["robust"], "assignment", 0.0)  # an ingredient left out is as if there were none
+    assert "assignment" not in recipe_values(ACOVA, {})
+    assert recipe_values(ACOVA, {"recipe": "paper", "epochs": 3}) == {
+        name: value for name, value in RECIPES["paper"].items() if value and name != "epochs"
+    }
 
 
 def test_a_part_of_a_benchmark():
@@ -94,6 +112,7 @@ def test_a_part_of_a_benchmark():
         ({"methods": ["BSV", "BSV"]}, "methods must have different names"),
         ({"methods": [{"name": "BSV", "label": "oracle"}]}, r"'BSV': unknown entry 'label'.*Did you mean 'labels'"),
         ({"methods": [{"name": "X", "scale": "z"}]}, "method 'X': scale must be 'none', 'zscore', 'balanced'; got 'z'"),
+        ({"reference": "Concate"}, r"reference must be 'Concat'.*Did you mean 'Concat'"),
         ({"record": ["histories"]}, "record must be.*Did you mean 'history'"),
     ],
 )

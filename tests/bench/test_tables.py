@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,8 @@ from acova.bench import BenchSpec, Store, paper_names, paper_spec
 from acova.bench.cells import COLUMNS, Results, value_of
 from acova.bench.charts import joined
 from acova.bench.figures import FIGURES, write_figures
-from acova.bench.statistics import compare, holm, nemenyi
-from acova.bench.tables import comparison, grids, score, write_tables
+from acova.bench.statistics import compare, holm, interval, nemenyi
+from acova.bench.tables import comparison, differences, grids, score, write_tables
 
 SCORES = {"BSV": [0.50, 0.40], "Concat": [0.61, 0.55], "KNNImpute": [0.60, 0.57]}
 
@@ -73,6 +74,29 @@ def test_one_table_in_all_languages(results, tmp_path):
     assert list(table.columns) == COLUMNS
     assert len(table) == 6  # cells with runs or with a published value
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_differences_to_a_reference_are_paired(results, tmp_path):
+    """Only runs that both have count; the interval is that of scipy's paired test."""
+    assert differences(results) == []
+    own = replace(results, spec=replace(results.spec, reference="Concat", kind="variant"))
+    shifted = {place: dict(row) for place, row in own.rows.items()}
+    for run, acc in enumerate((0.51, 0.47, 0.55)):
+        shifted["cub", 10.0, "BSV", run]["acc"] = acc
+    (grid,) = differences(replace(own, rows=shifted))
+    assert grid.title == "cub, ACC minus that of Concat, in points"
+    cells = {name: [cell.text for cell in row] for name, row in grid.rows}
+    assert list(cells) == ["BSV", "KNNImpute"]  # those that have runs
+    test = stats.ttest_rel([51, 47, 55], [60, 61, 62])
+    low, high = test.confidence_interval(0.95)
+    assert cells["BSV"][0] == f"{(low + high) / 2:+.1f} ± {(high - low) / 2:.1f}"
+    assert cells["KNNImpute"] == ["-1.0 ± 0.0", "+2.0 ± 0.0"]  # at 30 % two runs are paired, not three
+    assert interval(pd.Series([], dtype=float)) == pytest.approx((np.nan, np.nan), nan_ok=True)
+    assert interval(pd.Series([2.0])) == pytest.approx((2.0, np.nan), nan_ok=True)
+    paths = write_tables(own, tmp_path)
+    assert "variant" in pd.read_csv(paths[0]).columns
+    assert "minus that of Concat" in paths[1].read_text()
+    assert "minus that of Concat" in paths[2].read_text()
 
 
 def test_numbers():

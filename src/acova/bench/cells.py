@@ -54,10 +54,21 @@ class Results:
         table = mine.set_index(["dataset", "missing_percent", "method"])["mean"].unstack("method")
         return table.reindex(columns=[method.name for method in self.spec.methods])
 
+    def differences(self, metric: str, data: str, missing: float, method: str) -> pd.Series:
+        """Return a method's scores minus the reference's, by run, of the runs that both have."""
+        reference = self.spec.reference
+        pairs = {
+            run: value_of(self.rows[data, missing, method, run], metric)
+            - value_of(self.rows[data, missing, reference, run], metric)
+            for run in range(self.spec.runs)
+            if (data, missing, method, run) in self.rows and (data, missing, reference, run) in self.rows
+        }
+        return pd.Series(pairs, dtype=float)
+
     def to_csv(self, path: Path) -> None:
         """Write the cells that have runs or a published value."""
         mine = self.cells[(self.cells["runs"] > 0) | self.cells["published_mean"].notna()]
-        mine[COLUMNS].round(4).to_csv(path, index=False)
+        mine[COLUMNS].rename(columns={"method": self.spec.kind}).round(4).to_csv(path, index=False)
 
 
 def value_of(row: Mapping[str, Any], metric: str) -> float:

@@ -97,17 +97,34 @@ def preset_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
     """Return a method's settings for a data set, if it has any."""
     if not method.preset:
         return {}
-    found = _presets(method.use).get(data.source, {})
-    return {name: value for name, value in found.items() if name not in method.without}
+    return dict(_presets(method.use).get(data.source, {}))
+
+
+def settings_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
+    """Return a method's keywords for a data set: preset < the spec's settings < those for this data set alone."""
+    return {**preset_of(method, data), **method.settings, **method.on.get(data.name, {})}
+
+
+def recipe_of(method: MethodSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the recipe of one of the library's methods fills in."""
+    try:
+        cls = method_class(method.use) if ":" not in method.use else None
+    except OptionError:
+        return {}
+    if cls is None:
+        return {}
+    from acova.estimators import recipe_values
+
+    return recipe_values(cls, settings)
 
 
 def new_model(job: Job, n_classes: int, device: str) -> Any:
-    """Return the estimator of a job: preset < the spec's settings; seed, clusters and device where it takes them."""
+    """Return the estimator of a job; seed, clusters and device where it takes them."""
     cls = method_class(job.method.use, job.folder)
     known = inspect.signature(cls).parameters
     free = {"n_clusters": n_classes, "random_state": job.run, "device": device}
     settings = {name: value for name, value in free.items() if name in known}
-    settings |= preset_of(job.method, job.data) | dict(job.method.settings)
+    settings |= settings_of(job.method, job.data)
     return cls(**settings)
 
 
@@ -246,7 +263,6 @@ def _row(job: Job, dataset: Dataset, model: Any, seconds: float, together: int) 
 
 def _identity(job: Job) -> dict[str, Any]:
     """Return what a job is and where its row comes from."""
-    settings = {**preset_of(job.method, job.data), **job.method.settings}
     return {
         "key": job.key,
         "dataset": job.data.name,
@@ -258,7 +274,7 @@ def _identity(job: Job) -> dict[str, Any]:
         "views": list(job.data.views),
         "options": dict(job.data.options),
         "use": job.method.use,
-        "settings": settings,
+        "settings": settings_of(job.method, job.data),
         "scale": job.method.scale,
         "versions": {name: found for name in _PACKAGES if (found := _version(name))} | _foreign_version(job.method),
         "python": platform.python_version(),

@@ -59,10 +59,10 @@ class MethodSpec:
         `name` by default.
     settings : dict
         Keywords; they replace those of the method's preset for the data set.
+    on : dict
+        Name of a data set → keywords for that one alone, which replace both.
     preset : bool
         Whether to start from the method's preset for the data set.
-    without : tuple of str
-        Keywords of the preset that are left out.
     published : str
         Its name in the published tables, if it is there.
     family : str
@@ -77,8 +77,8 @@ class MethodSpec:
     name: str
     use: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     preset: bool = True
-    without: tuple[str, ...] = ()
     published: str = ""
     family: str = ""
     scale: str = "none"
@@ -106,10 +106,14 @@ class Job:
 
     @cached_property
     def key(self) -> str:
-        """Name what decides the result: the same in every benchmark that asks for the same fit."""
-        from acova.bench.fitting import preset_of
+        """Name what decides the result: the same in every benchmark that asks for the same fit.
+
+        What a recipe stands for is part of it: rows of another recipe are not taken for this one's.
+        """
+        from acova.bench.fitting import recipe_of, settings_of
 
         method = self.method
+        settings = settings_of(method, self.data)
         identity = {
             "source": self.data.source,
             "views": self.data.views,
@@ -117,11 +121,13 @@ class Job:
             "missing": float(self.missing),
             "pattern": self.pattern,
             "use": method.use,
-            "settings": {**preset_of(method, self.data), **method.settings},
+            "settings": settings,
             "scale": method.scale,
             "labels": method.labels,
             "run": self.run,
         }
+        if recipe := recipe_of(method, settings):
+            identity["recipe"] = recipe
         if self.alone:  # then the time counts
             identity["alone"] = True
         text = json.dumps(identity, sort_keys=True, default=str)
@@ -154,6 +160,10 @@ class BenchSpec:
         The setting that a sweep varies.
     published : str
         File of published values: columns dataset, method, missing_percent, metric, mean, std.
+    reference : str
+        The method to which differences, paired by mask and seed, are shown; none by default.
+    kind : str
+        What the methods are, the name of their column in the CSV file.
     quick : dict
         What ``--quick`` changes: ``data``, ``methods`` (names), ``missing``, ``runs``, ``settings`` (of those methods
         that know them).
@@ -175,6 +185,8 @@ class BenchSpec:
     figure: str = "ranks"
     x: str = ""
     published: str = ""
+    reference: str = ""
+    kind: str = "method"
     quick: Mapping[str, Any] = field(default_factory=dict)
     folder: str = field(default="", compare=False)
 
@@ -190,6 +202,8 @@ class BenchSpec:
             if len(set(names)) < len(names):
                 msg = f"{who}: {kind} must have different names; got {names}. Give some a 'name' of their own."
                 raise OptionError(msg)
+        if self.reference:
+            check_choice(who, "reference", self.reference, [method.name for method in self.methods])
         for rate in self.missing:
             check_number(who, "missing", rate, minimum=0, maximum=100)
         check_number(who, "runs", self.runs, minimum=1, integer=True)
@@ -223,7 +237,8 @@ class BenchSpec:
         if settings:
             chosen = tuple(_with(method, settings) for method in chosen)
         rates, count = tuple(missing) or self.missing, runs or self.runs
-        return replace(self, data=wanted, methods=chosen, missing=rates, runs=count)
+        kept = self.reference if self.reference in [method.name for method in chosen] else ""
+        return replace(self, data=wanted, methods=chosen, missing=rates, runs=count, reference=kept)
 
     def quickly(self) -> Self:
         """Return the part that takes minutes on two cores, under a name of its own."""

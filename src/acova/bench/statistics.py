@@ -57,6 +57,15 @@ def compare(means: pd.DataFrame, *, higher_is_better: bool = True) -> Comparison
     )
 
 
+def interval(values: pd.Series, level: float = _LEVEL) -> tuple[float, float]:
+    """Return the mean and the half width of its confidence interval (Student's t); NaN for fewer than two values."""
+    from scipy.stats import t
+
+    count = len(values)
+    half = t.ppf(1 - level / 2, count - 1) * values.sem() if count > 1 else np.nan
+    return float(values.mean()) if count else np.nan, float(half)
+
+
 def nemenyi(n_methods: int, n_cells: int, level: float = _LEVEL) -> float:
     """Return the critical difference of average ranks: q sqrt(k(k+1)/(6N)), q of the studentised range over √2."""
     from scipy.stats import studentized_range

@@ -9,7 +9,7 @@ import pandas as pd
 
 from acova.bench.cells import Results
 from acova.bench.spec import TIMES
-from acova.bench.statistics import Comparison, compare
+from acova.bench.statistics import Comparison, compare, interval
 from acova.console import terminal
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ NAMES = {
     "seconds_per_epoch": "seconds per epoch",
 }
 EMPTY = "–"
+PAIRED = "Differences are paired by mask and seed: mean ± half of the 95 % confidence interval over the runs.\n"
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,31 @@ def _grid(results: Results, cells: pd.DataFrame, title: str, metric: str) -> Gri
     return Grid(title, [*(f"{rate:g} %" for rate in rates), "average rank"], rows, notes)
 
 
+def differences(results: Results) -> list[Grid]:
+    """Return a table per data set: what each method is above or below the reference, in points, with its interval."""
+    spec = results.spec
+    metric = spec.metrics[0]
+    others = [method.name for method in spec.methods if method.name != spec.reference]
+    rates = [float(rate) for rate in spec.missing]
+    made = []
+    for data in spec.data if spec.reference and metric not in TIMES else ():
+        rows = [
+            (name, [_difference(results.differences(metric, data.name, r, name)) for r in rates]) for name in others
+        ]
+        rows = [(name, cells) for name, cells in rows if any(cell.text != EMPTY for cell in cells)]
+        if rows:
+            title = f"{data.name}, {NAMES[metric]} minus that of {spec.reference}, in points"
+            made.append(Grid(title, [f"{rate:g} %" for rate in rates], rows, []))
+    return made
+
+
+def _difference(changes: pd.Series) -> Cell:
+    mean, half = interval(100 * changes)
+    if pd.isna(mean):
+        return Cell(EMPTY)
+    return Cell(f"{mean:+.1f}" + ("" if pd.isna(half) else f" ± {half:.1f}"))
+
+
 def _cell(cell: Any, place: float | None, notes: list[str], *, timed: bool) -> Cell:
     number = seconds if timed else score
     note = 0
@@ -206,10 +232,12 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
         f"# {spec.title or spec.name}\n\n{spec.about.strip()}\n\n" if spec.about else f"# {spec.title or spec.name}\n\n"
     )
     head += _key(spec.runs)
+    paired = differences(results)
     compared = [comparison_markdown(results, found)] if found else []
+    compared += [PAIRED, *(grid.markdown() for grid in paired)] if paired else []
     texts = {
         "md": head + "\n" + "\n".join([*compared, *(grid.markdown() for grid in every)]),
-        "tex": "% needs \\usepackage{booktabs}\n" + "\n".join(grid.latex() for grid in every),
+        "tex": "% needs \\usepackage{booktabs}\n" + "\n".join(grid.latex() for grid in [*paired, *every]),
     }
     folder.mkdir(parents=True, exist_ok=True)
     written = [_whole(folder / f"{spec.name}.csv", results.to_csv)]
@@ -247,6 +275,8 @@ def show(results: Results, metrics: Iterable[str]) -> None:
     for metric in metrics:
         for grid in grids(results, metric, published_alone=False):
             console.print(grid.rich())
+    for grid in differences(results):
+        console.print(grid.rich())
     absent = [data.name for data in results.spec.data if not any(place[0] == data.name for place in results.rows)]
     if absent:
         console.print(f"No results yet: {', '.join(absent)}.", highlight=False)

@@ -7,7 +7,7 @@ from acova.estimators.dsimvc import DSIMVC
 from acova.estimators.many import fit_many
 from acova.estimators.mvp import MVP
 from acova.estimators.pmimc import PMIMC
-from acova.estimators.presets import PRESETS, RECIPES
+from acova.estimators.presets import PRESETS, RECIPES, recipe_values
 from acova.estimators.registry import list_methods, load_method, make_method
 from acova.estimators.shallow import BSV, Concat, KNNImpute
 from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
@@ -32,4 +32,5 @@ __all__ = [
     "list_methods",
     "load_method",
     "make_method",
+    "recipe_values",
 ]

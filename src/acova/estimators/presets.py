@@ -1,5 +1,7 @@
 """What the recipes mean, and the paper's settings per data set: its hyper-parameter table, else its program."""
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -35,6 +37,17 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 """Settings left at None take these values."""
+
+
+def recipe_values(method: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a recipe fills in for a method's keywords; an ingredient that it leaves out is not told of."""
+    known = signature(method).parameters
+    if "recipe" not in known:
+        return {}
+    values = {name: parameter.default for name, parameter in known.items()} | dict(given)
+    recipe = RECIPES.get(values["recipe"], {})
+    return {name: value for name, value in recipe.items() if value and name in known and values[name] is None}
+
 
 _WIDTHS = ((3_000, (128, 128, 512)), (20_000, (256, 256, 1024)))
 _FEW_SAMPLES, _MANY_SAMPLES = 2_000, 20_000

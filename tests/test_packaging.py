@@ -1,8 +1,10 @@
 """What is installed works without the source tree and without any extra."""
 
+import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -12,14 +14,24 @@ import pytest
 from conftest import make_toy
 
 ROOT = Path(__file__).resolve().parents[1]
-OPTIONAL = ("pyarrow", "zarr", "openpyxl", "h5py", "anndata", "mudata", "imml", "umap", "mkdocs")
-HIDE = f"""
-import sys
-OPTIONAL = {OPTIONAL!r}
+EXTRAS = {
+    "parquet": ("pyarrow",),
+    "zarr": ("zarr",),
+    "excel": ("openpyxl",),
+    "hdf5": ("h5py",),
+    "omics": ("anndata", "mudata"),
+    "umap": ("umap",),
+    "bench": ("imml",),
+    "dask": ("distributed",),
+    "docs": ("mkdocs",),
+}
+HIDE = """
+import json, sys
+OPTIONAL = json.loads(sys.argv.pop())
 class Hide:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in OPTIONAL:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Hide())
 """
 CORE = """
@@ -37,6 +49,17 @@ model.save(folder / "run")
 assert (acova.ACOVA.load(folder / "run").predict(views) == model.labels_).all()
 acova.plots.save_figures(model, views, folder / "figures")
 assert not any(sys.modules.get(name) for name in OPTIONAL)
+"""
+READ = """
+import sys
+from acova.base import MissingExtraError
+from acova.data import StoredViews, read_views
+file, core = sys.argv[1:]
+assert len(read_views(core).views) == 2
+try:
+    StoredViews.of({"own": file}) if file.endswith("zarr") else read_views(file)
+except MissingExtraError as error:
+    print(error)
 """
 DEMO = """
 import acova, acova.demo, sys
@@ -98,8 +121,37 @@ def test_the_core_works_without_any_extra(tmp_path):
     views, _ = make_toy(n_samples=60)
     for v, name in enumerate(views.names):
         pd.DataFrame(views.arrays[v]).dropna().to_csv(tmp_path / f"{name}.csv")
-    done = python(HIDE + CORE, tmp_path, cwd=tmp_path)
+    every = [package for packages in EXTRAS.values() for package in packages]
+    done = python(HIDE + CORE, tmp_path, json.dumps(every), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("extra", "file"),
+    [
+        ("parquet", "a.parquet"),
+        ("parquet", "a.feather"),
+        ("excel", "a.xlsx"),
+        ("hdf5", "a.h5"),
+        ("omics", "a.h5mu"),
+        ("omics", "a.h5ad"),
+        ("zarr", "a.zarr"),
+    ],
+)
+def test_without_one_extra_its_formats_say_so_and_the_others_are_read(extra, file, tmp_path):
+    """An extra brings no other's formats with it: those of the core are read with this one hidden alone."""
+    (tmp_path / file).write_bytes(b"")
+    rows = pd.DataFrame({"x": [1.0, 2.0], "y": [0.5, 0.1]}, index=pd.Index(["a", "b"], name="id"))
+    (tmp_path / "core").mkdir()
+    rows.to_csv(tmp_path / "core" / "b.csv")
+    done = python(HIDE + READ, tmp_path / file, tmp_path / "core", json.dumps(EXTRAS[extra]), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"pip install 'acova[{extra}]'" in done.stdout
+
+
+def test_every_extra_of_the_project_is_known_here():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["optional-dependencies"]) == {*EXTRAS, "test", "dev"}
 
 
 def test_the_module_is_the_command_and_tells_its_version(tmp_path):

@@ -4,7 +4,6 @@ import mmap
 import os
 import sys
 from contextlib import nullcontext
-from importlib import import_module
 from math import prod
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from acova.base import DataError
+from acova.base import DataError, require
 from acova.data.inputs import FloatArray
 
 ENDINGS = (".npy", ".zarr", ".parquet")
@@ -91,7 +90,7 @@ class _ParquetRows:
         self._edges = [int(edge) for edge in np.cumsum([0, *(group.num_rows for group in groups)])]
         skipped = (schema.pandas_metadata or {}).get("index_columns", [])
         fields = [field for field in schema if field.name not in skipped]
-        types = import_module("pyarrow").types
+        types = require("pyarrow", str(given), "parquet").types
         for field in fields:
             if not any(fits(field.type) for fits in (types.is_integer, types.is_floating, types.is_boolean)):
                 msg = (
@@ -131,7 +130,7 @@ class _ParquetRows:
         """Return the file as a context; one that was given open stays open."""
         if not isinstance(self._given, Path):
             return nullcontext(self._given)
-        parquet = _optional("pyarrow.parquet", f"{self._given}: reading parquet needs pyarrow", "parquet")
+        parquet = require("pyarrow.parquet", f"{self._given}: reading parquet", "parquet")
         try:
             return parquet.ParquetFile(self._given, metadata=self._metadata)
         except Exception as error:  # damaged files raise errors of many kinds
@@ -204,7 +203,7 @@ def _npy(who: str, path: Path) -> Part:
 
 
 def _zarr(who: str, path: Path) -> Part:
-    zarr = _optional("zarr", f"{path}: reading zarr needs zarr", "zarr")
+    zarr = require("zarr", f"{path}: reading zarr", "zarr")
     try:
         array = zarr.open(str(path), mode="r")
     except Exception as error:  # damaged stores raise errors of many kinds
@@ -213,14 +212,6 @@ def _zarr(who: str, path: Path) -> Part:
         msg = f"{who}: {path} is a zarr group; give one of its arrays instead, such as zarr.open(path)['name']."
         raise DataError(msg)
     return _Rows(array)
-
-
-def _optional(module: str, why: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        msg = f"{why}; install it with: pip install 'acova[{extra}]'."
-        raise DataError(msg) from error
 
 
 def _unreadable(who: str, place: object, kind: str, error: Exception) -> DataError:

@@ -61,7 +61,7 @@ class ACOVA(VariationalClusterer):
     batch_size : int
         Samples per step of the optimiser.
     learning_rate : float or None
-        Adam's learning rate for the encoders and decoders (robust: 0.0005, paper: 0.001).
+        Adam's learning rate for the encoders and decoders (robust: 0.002, paper: 0.001).
     prior_learning_rate : float or None
         Learning rate of the mixture's means and scales (robust: 0.01, paper: 0.05).
     weight_learning_rate : float
@@ -87,7 +87,7 @@ class ACOVA(VariationalClusterer):
         sums the errors as they come (paper).
     reconstruction_scale : float, False or None
         What reconstruction costs, all views together, when every view is decoded to its mean: the errors are scaled
-        to this number (robust: 500), so that divergences and alignment weigh the same beside narrow views as beside
+        to this number (robust: 1000), so that divergences and alignment weigh the same beside narrow views as beside
         wide ones. False leaves the errors as they come (paper).
     neighbor_weight : float, "auto" or None
         Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; its

@@ -134,15 +134,16 @@ BAD_CALLS = {
     "no clusters": (["fit", "digits", "--out", "r"], "how many clusters"),
     "unknown option": (
         ["fit", "digits", "--clusters", "3", "--out", "r", "--latent-dims", "3"],
-        "Did you mean 'latent_dim'",
+        "Did you mean '--latent-dim'",
     ),
+    "an option of the command": (["fit", "digits", "--cluster", "3", "--out", "r"], "Did you mean '--clusters'"),
     "unknown method": (
         ["fit", "digits", "--method", "Conact", "--clusters", "3", "--out", "r"],
         "Did you mean 'concat'",
     ),
     "another method's option": (
         ["fit", "digits", "--method", "Concat", "--clusters", "3", "--out", "r", "--alpha", "3"],
-        "'acova options --method Concat' lists all",
+        "'acova options --method Concat' lists those",
     ),
     "no value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha"], "'--alpha' needs a value"),
     "bad value": (["fit", "digits", "--clusters", "3", "--out", "r", "--alpha", "big"], "alpha must be a number"),

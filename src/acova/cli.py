@@ -149,7 +149,8 @@ def fit(
                 f"for example: acova fit {data or 'DATA'} --clusters {clusters or 3} --out run"
             )
             raise OptionError(msg)
-        settings = method_options(method, ctx.args)
+        own = [flag for parameter in ctx.command.params for flag in parameter.opts if flag.startswith("--")]
+        settings = method_options(method, ctx.args, own)
         if clusters is not None:
             settings["n_clusters"] = clusters
         elif preset is None:

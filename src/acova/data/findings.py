@@ -61,17 +61,23 @@ def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
     if partly.any():
         cells = int(numeric[partly].isna().sum().sum())
         count, first = int(partly.sum()), partly.idxmax()
-        text = f"{count} rows have single empty cells ({cells}), first {first!r}: fill them, or hide these rows (holes)"
+        rows = "1 row has" if count == 1 else f"{count} rows have"
+        text = f"{rows} single empty cells ({cells}), first {first!r}: fill them, or hide these rows (holes)"
         yield Finding("holes", name, "", text, stops=True)
     if empty.any():
-        yield Finding("missing", name, "", f"{int(empty.sum())} rows are empty: these samples lack the view")
+        yield Finding("missing", name, "", f"{_rows(empty)} empty: these samples lack the view")
     if frame.index.has_duplicates:
         label = frame.index[frame.index.duplicated()].tolist()[0]
         yield Finding("repeated", name, "", f"the sample {label!r} occurs more than once", stops=True)
     if not numeric.empty:
-        zeros = int((numeric == 0).all(axis=1).sum())
-        if zeros and numeric.shape[1] > 1:
-            yield Finding("zeros", name, "", f"{zeros} rows are all zero: if that means 'missing', make them empty")
+        zeros = (numeric == 0).all(axis=1)
+        if zeros.any() and numeric.shape[1] > 1:
+            yield Finding("zeros", name, "", f"{_rows(zeros)} all zero: if that means 'missing', make them empty")
+
+
+def _rows(chosen: "pd.Series[bool]") -> str:
+    count = int(chosen.sum())
+    return "1 row is" if count == 1 else f"{count} rows are"
 
 
 def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.Series) -> Iterator[Finding]:

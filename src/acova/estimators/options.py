@@ -13,8 +13,11 @@ OWN_OPTIONS = ("n_clusters", "random_state", "verbose", "view_sizes", "checkpoin
 """Estimator keywords that `fit` offers in its own way, or that files settle."""
 
 
-def method_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method."""
+def method_options(method: str, arguments: Sequence[str], others: Sequence[str] = ()) -> dict[str, Any]:
+    """Turn ``--latent-dim 12 --hidden=128,128`` into keywords of a method.
+
+    `others` are options that the command has besides; one of them may have been meant.
+    """
     parameters = signature(method_class(method)).parameters
     known = {name: p.default for name, p in parameters.items() if name not in OWN_OPTIONS}
     settings = {}
@@ -24,7 +27,9 @@ def method_options(method: str, arguments: Sequence[str]) -> dict[str, Any]:
         name = _keyword(flag)
         if not flag.startswith("--") or name not in known:
             listed = "acova options" if method == "ACOVA" else f"acova options --method {method}"
-            msg = f"fit: unknown option {flag!r}.{near_miss(name, known)} '{listed}' lists all of them."
+            words = [option.removeprefix("--") for option in (*others, *map(option_flag, known))]
+            meant = near_miss(flag.removeprefix("--"), words).replace("'", "'--", 1)
+            msg = f"fit: unknown option {flag!r}.{meant} '{listed}' lists those of the method."
             raise OptionError(msg)
         if not given and not left:
             msg = f"fit: option {flag!r} needs a value."

@@ -72,8 +72,9 @@ class ACOVA(VariationalClusterer):
         Learning rate of the correlation's parameter.
     pretrain_learning_rate : float
         Learning rate of the separate auto-encoders.
-    learning_rate_decay : float
-        Factor on the learning rates (but pretraining's) after each epoch of the whole model.
+    learning_rate_decay : float, "auto" or None
+        Factor on the learning rates after each epoch of the whole model (paper: 0.995); ``"auto"`` (robust) lets them
+        fall to a tenth over the warm-up, however long it is, and again over the training of the whole model.
     warmup_kl : float
         Weight of the divergence from the standard normal during the warm-up.
     cluster_start : {"fused", "codes", "neighbors"} or None
@@ -207,7 +208,7 @@ class ACOVA(VariationalClusterer):
         weight_learning_rate: float = 1e-4,
         correlation_learning_rate: float = 1e-2,
         pretrain_learning_rate: float = 1e-3,
-        learning_rate_decay: float = 0.995,
+        learning_rate_decay: float | str | None = None,
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
         balance: float | None = None,
@@ -250,7 +251,7 @@ class ACOVA(VariationalClusterer):
         self.weight_learning_rate = weight_learning_rate
         self.correlation_learning_rate = correlation_learning_rate
         self.pretrain_learning_rate = pretrain_learning_rate
-        self.learning_rate_decay = learning_rate_decay
+        self.learning_rate_decay: Any = learning_rate_decay
         self.warmup_kl = warmup_kl
         self.cluster_start: Any = cluster_start
         self.balance: Any = balance

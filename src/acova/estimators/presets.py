@@ -19,6 +19,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "likelihood": "gaussian",
         "learning_rate": 1e-3,
         "prior_learning_rate": 5e-2,
+        "learning_rate_decay": 0.995,
     },
     "robust": {
         "hidden": "auto",
@@ -34,6 +35,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "likelihood": "auto",
         "learning_rate": 2e-3,
         "prior_learning_rate": 1e-2,
+        "learning_rate_decay": "auto",
     },
 }
 """Settings left at None take these values."""

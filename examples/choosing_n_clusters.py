@@ -47,9 +47,10 @@ table = pd.DataFrame(rows, columns=["k", "used", "agreement", "score", "silhouet
 print(table.round(3))
 
 # %%
-# The held-out score hardly rises after four or five (five is right here), and agreement falls after five; silhouette
-# prefers three, since some of the five groups lie close together. The knee of the score is a good candidate; then look
-# at the clusters themselves, since what they are for decides.
+# Agreement is high up to five, which is right here, and falls after it. Silhouette prefers three, since some of the
+# five groups lie close together. The held-out score moves more with the training than with the number of clusters, and
+# tells nothing here. The largest number on which runs agree is a good candidate; then look at the clusters themselves,
+# since what they are for decides.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 2.8))
 for axis, column in zip(axes, ["agreement", "score", "silhouette"], strict=True):

@@ -68,7 +68,7 @@ def test_results_are_written_back(mdata, file, tmp_path):
     np.testing.assert_array_equal(mdata.obs["acova_label"].astype(int), table["label"])
     np.testing.assert_array_equal(mdata.obs["acova_confidence"], table["confidence"])
     np.testing.assert_allclose(mdata.obsm["acova_probabilities"].sum(axis=1), 1, atol=1e-5)
-    np.testing.assert_array_equal(mdata.obsm["acova_view_weights"] > 0, Views.of(mdata).take(
+    np.testing.assert_array_equal(mdata.obsm["acova_view_weights"] != 0, Views.of(mdata).take(
         Views.of(mdata).index.get_indexer(mdata.obs_names)).observed)  # fmt: skip
     by_name = pd.DataFrame(model.transform(mdata), index=model.index_).loc[mdata.obs_names]
     np.testing.assert_array_equal(mdata.obsm["acova_latent"], by_name)

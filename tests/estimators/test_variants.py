@@ -222,7 +222,7 @@ def test_keywords_are_acovas_but_for_what_is_fixed():
     assert set(inspect.signature(MoE).parameters) == offered - gone
     assert set(inspect.signature(CoDE).parameters) == offered - gone | {"rho"}
     recipe = {*RECIPES["paper"], "recipe", "warmup_kl", "n_neighbors"} - {"hidden", "pretrain_epochs", "epochs"}
-    recipe -= {"standardize", "likelihood", "learning_rate", "prior_learning_rate"}
+    recipe -= {"standardize", "likelihood", "learning_rate", "prior_learning_rate", "learning_rate_decay"}
     assert set(DVIMC().get_params()) == offered - gone - recipe | {"decay_every", "density_floor"}
     with pytest.raises(TypeError, match=r"MoE\(\) got an unexpected keyword argument 'correlation'"):
         MoE(3, correlation="learned")

@@ -88,6 +88,16 @@ def test_a_key_names_what_a_recipe_stands_for(monkeypatch):
     }
 
 
+def test_every_ingredient_of_the_default_training_is_exchanged_alone():
+    whole, paper = RECIPES["robust"], RECIPES["paper"]
+    exchanged = [dict(method.settings) for method in paper_spec("ingredients").methods if method.settings]
+    tried = {(name, value) for settings in exchanged for name, value in settings.items()}
+    assert {(name, value) for name, value in paper.items() if value != whole[name]} <= tried
+    together = [settings for settings in exchanged if len(settings) > 1]
+    assert [set(settings) for settings in together] == [{"pretrain_epochs", "epochs"}]
+    assert all(value != whole[name] for name, value in tried)
+
+
 def test_a_part_of_a_benchmark():
     whole = paper_spec("table1")
     part = whole.limited_to(methods=["dvimc", "mine:Own"], data=["cub"], missing=[10], runs=1, settings={"epochs": 1})

@@ -113,6 +113,8 @@ def test_a_sample_that_occurs_twice_and_rows_of_zeros():
     found = inspect_data({"one": pd.concat([frame, frame.iloc[:1]])})
     assert {("repeated", "one", ""), ("zeros", "one", "")} <= kinds(found)
     assert "'s0' more than once" in found.refusal
+    texts = [one.text for one in found.findings if one.kind == "zeros"]
+    assert texts == ["1 row is all zero: if that means 'missing', make them empty"]
 
 
 def test_findings_of_one_kind_share_rows_and_names_are_not_markup():

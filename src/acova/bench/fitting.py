@@ -85,19 +85,18 @@ def keywords_of(method: MethodSpec, folder: str = "") -> tuple[str, ...]:
 
 
 @cache
-def _presets(use: str) -> Mapping[str, Mapping[str, Any]]:
+def _class_by_name(use: str) -> Any:
+    """Return the class of the library or of an entry point, None for another or for none."""
     try:
-        cls = method_class(use) if ":" not in use else None
+        return method_class(use) if ":" not in use else None
     except OptionError:
-        return {}
-    return getattr(cls, "presets", None) or {}
+        return None
 
 
 def preset_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
     """Return a method's settings for a data set, if it has any."""
-    if not method.preset:
-        return {}
-    return dict(_presets(method.use).get(data.source, {}))
+    presets = getattr(_class_by_name(method.use), "presets", None) if method.preset else None
+    return dict((presets or {}).get(data.source, {}))
 
 
 def settings_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
@@ -107,10 +106,7 @@ def settings_of(method: MethodSpec, data: DataSpec) -> dict[str, Any]:
 
 def recipe_of(method: MethodSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the recipe of one of the library's methods fills in."""
-    try:
-        cls = method_class(method.use) if ":" not in method.use else None
-    except OptionError:
-        return {}
+    cls = _class_by_name(method.use)
     if cls is None:
         return {}
     from acova.estimators import recipe_values

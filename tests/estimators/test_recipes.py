@@ -10,7 +10,6 @@ from sklearn.preprocessing import StandardScaler
 from acova import ACOVA
 from acova.base import OptionError
 from acova.data import StoredViews, Views
-from acova.engine import Trainer
 from acova.estimators import RECIPES
 from acova.estimators.neighbours import neighbour_means
 from acova.functional import reconstruction
@@ -208,22 +207,6 @@ def test_neighbours_are_found_without_looking_at_hidden_cells(toy, junk):
     np.testing.assert_array_equal(model.probabilities_, clean.probabilities_)
 
 
-@pytest.mark.parametrize(("decay", "left"), [("auto", (0.1, 0.1)), (0.5, (1.0, 0.5**7)), (None, (0.1, 0.1))])
-def test_learning_rates_fall_over_a_phase(toy, monkeypatch, decay, left):
-    """To a tenth in the warm-up and in training, however long; a factor of one's own acts in training alone."""
-    phases, train = {}, Trainer.train
-
-    def seen(self, phase, *rest, **more):
-        phases[phase.name] = phase
-        return train(self, phase, *rest, **more)
-
-    monkeypatch.setattr(Trainer, "train", seen)
-    ACOVA(3, **{**QUICK, "epochs": 7}, warmup_epochs=4, learning_rate_decay=decay).fit(toy[0])
-    found = [phases[name].decay ** (phases[name].epochs / phases[name].decay_every) for name in ("warmup", "train")]
-    assert found == pytest.approx(left)
-    assert phases["pretrain"].decay == 1.0
-
-
 def test_bad_settings_are_refused(toy, tmp_path):
     for given, words in (
         ({"recipe": "best"}, "recipe must be 'paper', 'robust'; got 'best'"),
@@ -233,8 +216,6 @@ def test_bad_settings_are_refused(toy, tmp_path):
         ({"neighbor_weight": 2}, "neighbor_weight must be a number at least 0 and at most 1; got 2"),
         ({"neighbor_weight": "some"}, "neighbor_weight must be 'auto' or a number from 0 to 1; got 'some'"),
         ({"reconstruction_scale": 0}, "reconstruction_scale must be a number above 0"),
-        ({"learning_rate_decay": "cosine"}, "learning_rate_decay must be 'auto' or a number above 0; got 'cosine'"),
-        ({"learning_rate_decay": 0}, "learning_rate_decay must be a number above 0; got 0"),
         ({"balance": 1.5}, "balance must be a number at least 0 and at most 1; got 1.5"),
         ({"hidden": "large"}, "hidden must be 'auto' or widths of layers"),
         ({"hidden": 128}, "hidden must be 'auto' or widths of layers"),

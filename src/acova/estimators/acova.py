@@ -30,8 +30,7 @@ class ACOVA(VariationalClusterer):
         Weight of the evidence bound; 0 trains by the alignment alone, which is an ablation.
     hidden : tuple of int, "auto" or None
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
-        of samples: (128, 128, 512) up to 3,000, (256, 256, 1024) up to 20,000, else the paper's
-        (500, 500, 2000).
+        of samples: (128, 128, 512) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
     likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised; ``"auto"`` (robust) takes it for
         views in [0, 1] most features of which span it, as pixels and zeros and ones do, else ``"gaussian"`` (paper).
@@ -72,9 +71,8 @@ class ACOVA(VariationalClusterer):
         Learning rate of the correlation's parameter.
     pretrain_learning_rate : float
         Learning rate of the separate auto-encoders.
-    learning_rate_decay : float, "auto" or None
-        Factor on the learning rates after each epoch of the whole model (paper: 0.995); ``"auto"`` (robust) lets them
-        fall to a tenth over the warm-up, however long it is, and again over the training of the whole model.
+    learning_rate_decay : float
+        Factor on the learning rates (but pretraining's) after each epoch of the whole model.
     warmup_kl : float
         Weight of the divergence from the standard normal during the warm-up.
     cluster_start : {"fused", "codes", "neighbors"} or None
@@ -208,7 +206,7 @@ class ACOVA(VariationalClusterer):
         weight_learning_rate: float = 1e-4,
         correlation_learning_rate: float = 1e-2,
         pretrain_learning_rate: float = 1e-3,
-        learning_rate_decay: float | str | None = None,
+        learning_rate_decay: float = 0.995,
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
         balance: float | None = None,
@@ -251,7 +249,7 @@ class ACOVA(VariationalClusterer):
         self.weight_learning_rate = weight_learning_rate
         self.correlation_learning_rate = correlation_learning_rate
         self.pretrain_learning_rate = pretrain_learning_rate
-        self.learning_rate_decay: Any = learning_rate_decay
+        self.learning_rate_decay = learning_rate_decay
         self.warmup_kl = warmup_kl
         self.cluster_start: Any = cluster_start
         self.balance: Any = balance

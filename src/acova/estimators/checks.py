@@ -26,7 +26,7 @@ _NUMBERS: dict[str, dict[str, Any]] = {
     "rho": {"minimum": -1, "strict": True},
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
     **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), POSITIVE),
-    **dict.fromkeys(("pretrain_learning_rate", "min_std", "clip_norm"), POSITIVE),
+    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), POSITIVE),
     **dict.fromkeys(("alpha", "elbo_weight", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
     **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), NOT_NEGATIVE),
 }
@@ -46,8 +46,10 @@ def check_options(settings: "ACOVA") -> None:
         if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
             check_number(who, option, getattr(settings, option), **rule)
     _check_widths(who, settings.hidden)
-    _check_auto(who, "neighbor_weight", settings.neighbor_weight, "a number from 0 to 1", minimum=0, maximum=1)
-    _check_auto(who, "learning_rate_decay", settings.learning_rate_decay, "a number above 0", minimum=0, strict=True)
+    if isinstance(settings.neighbor_weight, str):
+        check_choice(who, "neighbor_weight", settings.neighbor_weight, ("auto",), "a number from 0 to 1")
+    else:
+        check_number(who, "neighbor_weight", settings.neighbor_weight, minimum=0, maximum=1)
     if settings.balance is not False:
         check_number(who, "balance", settings.balance, minimum=0, maximum=1)
     if settings.reconstruction_scale is not False:
@@ -61,14 +63,6 @@ def check_options(settings: "ACOVA") -> None:
         check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(getattr(settings, "correlation_start", None), str):
         check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
-
-
-def _check_auto(who: str, option: str, value: Any, otherwise: str, **rule: Any) -> None:
-    """Check a setting that is a number or left to the data."""
-    if isinstance(value, str):
-        check_choice(who, option, value, ("auto",), otherwise)
-    else:
-        check_number(who, option, value, **rule)
 
 
 def _check_correlations(who: str, settings: "ACOVA") -> None:

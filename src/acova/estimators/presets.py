@@ -19,7 +19,6 @@ RECIPES: dict[str, dict[str, Any]] = {
         "likelihood": "gaussian",
         "learning_rate": 1e-3,
         "prior_learning_rate": 5e-2,
-        "learning_rate_decay": 0.995,
     },
     "robust": {
         "hidden": "auto",
@@ -35,7 +34,6 @@ RECIPES: dict[str, dict[str, Any]] = {
         "likelihood": "auto",
         "learning_rate": 2e-3,
         "prior_learning_rate": 1e-2,
-        "learning_rate_decay": "auto",
     },
 }
 """Settings left at None take these values."""
@@ -51,13 +49,12 @@ def recipe_values(method: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if value and name in known and values[name] is None}
 
 
-_WIDTHS = ((3_000, (128, 128, 512)), (20_000, (256, 256, 1024)))
-_FEW_SAMPLES, _MANY_SAMPLES = 2_000, 20_000
+_FEW_SAMPLES, _NARROW_UP_TO, _MANY_SAMPLES = 2_000, 3_000, 20_000
 
 
 def auto_widths(n_samples: int) -> tuple[int, ...]:
     """Return the widths that ``hidden="auto"`` stands for: few samples need no wide network."""
-    return next((widths for limit, widths in _WIDTHS if n_samples <= limit), (500, 500, 2000))
+    return (128, 128, 512) if n_samples <= _NARROW_UP_TO else (256, 256, 1024)
 
 
 def auto_neighbor_weight(n_samples: int) -> float:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
 
-_LAST_RATE = 0.1
-"""What ``learning_rate_decay="auto"`` leaves of a learning rate at the end of a phase."""
 _NOTHING = float(np.finfo(np.float32).tiny)
 """The cost of a view in which nothing varies."""
 
@@ -270,8 +268,7 @@ def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
 def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
     settings = jobs[0].settings
     loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=settings.neighbor_weight**2)
-    decay = settings.learning_rate_decay if _is_word(settings.learning_rate_decay, "auto") else 1.0
-    return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss, decay=decay)
+    return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss)
 
 
 def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
@@ -281,7 +278,7 @@ def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
     ]
     settings = jobs[0].settings
     loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight**2)
-    return _joint_phase(jobs, runs, "train", settings.epochs, loss, prior, decay=settings.learning_rate_decay)
+    return _joint_phase(jobs, runs, "train", settings.epochs, loss, prior, settings.learning_rate_decay)
 
 
 def _joint_phase(
@@ -291,8 +288,7 @@ def _joint_phase(
     epochs: int,
     loss: Any,
     more_groups: Sequence[ParameterGroup] = (),
-    *,
-    decay: float | str,
+    decay: float = 1.0,
 ) -> Phase:
     """Return a phase that trains all views together, and the correlation with them."""
     groups = [ParameterGroup(_autoencoders(runs), rates(jobs, "learning_rate")), *more_groups]
@@ -308,7 +304,7 @@ def _joint_phase(
         loss,
         groups,
         noise_shape=(2, settings.latent_dim),
-        decay=_LAST_RATE ** (settings.decay_every / max(epochs, 1)) if isinstance(decay, str) else decay,
+        decay=decay,
         decay_every=settings.decay_every,
         clip_norm=settings.clip_norm,
         measure=_correlation_distance if runs.networks[0].correlates else None,

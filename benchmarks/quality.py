@@ -20,8 +20,7 @@ import torch
 import acova
 from acova import ACOVA
 from acova.data import PATTERNS, load_dataset, make_observed
-from acova.demo import mean_filled_kmeans
-from acova.estimators import PRESETS, fit_many
+from acova.estimators import PRESETS, Concat, fit_many
 from acova.metrics import clustering_scores
 from rows import settings_of
 
@@ -43,7 +42,7 @@ def all_runs(dataset, arguments, settings: dict) -> list[dict]:
 
 
 def _row(dataset, arguments, run: int, model: ACOVA, observed: np.ndarray, seconds: float) -> dict:
-    baseline = mean_filled_kmeans(dataset.views.hide(observed), dataset.n_classes, run)
+    baseline = Concat(dataset.n_classes, random_state=run).fit_predict(dataset.views.hide(observed))
     return {
         "dataset": arguments.dataset,
         "missing_rate": arguments.missing,

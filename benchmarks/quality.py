@@ -19,10 +19,10 @@ import torch
 
 import acova
 from acova import ACOVA
+from acova.bench.commands import settings_of
 from acova.data import PATTERNS, load_dataset, make_observed
 from acova.estimators import PRESETS, Concat, fit_many
 from acova.metrics import clustering_scores
-from rows import settings_of
 
 
 def all_runs(dataset, arguments, settings: dict) -> list[dict]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from acova.bench import BenchSpec, Store, run_bench
-from acova.bench.fitting import foreign_input, load_data, run_group
+from acova.bench.fitting import commit, foreign_input, load_data, run_group
 from acova.bench.progress import Pace, duration
 from acova.bench.runner import grouped
 from acova.data import Scaling, load_dataset, make_observed
@@ -92,6 +92,16 @@ def test_a_row_is_what_a_fit_by_hand_gives_and_says_where_it_comes_from(folder):
         assert {"acova", "torch", "numpy"} <= set(row["versions"])
         assert row["settings"]["hidden"] == [8]
         assert {"time", "python", "commit", "seconds", "device"} <= set(row)
+
+
+def test_a_row_names_the_commit_it_was_told(monkeypatch):
+    """Code that was copied without its history, or beside that of another commit, cannot tell by itself."""
+    commit.cache_clear()
+    found = commit()
+    monkeypatch.setenv("ACOVA_COMMIT", "0123abc")
+    commit.cache_clear()
+    assert commit() == "0123abc" != found
+    commit.cache_clear()
 
 
 def test_finished_jobs_are_never_run_again_also_under_other_names(folder):

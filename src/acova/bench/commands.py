@@ -1,6 +1,5 @@
 """The commands ``acova bench`` and ``acova paper``."""
 
-import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -202,15 +201,13 @@ def seconds_of(option: str, text: str | None) -> float | None:
 
 def settings_of(items: list[str]) -> dict[str, Any]:
     """Turn ``NAME=VALUE`` items into keywords; values are Python literals, or words."""
-    words = {"true": True, "false": False, "none": None}
+    from acova.estimators.options import read_value
+
     settings: dict[str, Any] = {}
     for item in items:
         name, given, text = item.partition("=")
         if not given or not name.isidentifier():
             msg = f"--set takes NAME=VALUE, such as epochs=50; got {item!r}."
             raise OptionError(msg)
-        try:
-            settings[name] = words[text.lower()] if text.lower() in words else ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            settings[name] = text
+        settings[name] = read_value(text)
     return settings

@@ -297,14 +297,16 @@ def _version(package: str) -> str:
 
 @cache
 def commit() -> str:
-    """Return the commit of the library's checkout, marked where files differ from it; empty without one."""
+    """Return what ACOVA_COMMIT says, else the commit of the library's checkout, marked where files differ from it."""
+    if named := os.environ.get("ACOVA_COMMIT"):
+        return named
     here = Path(__file__).resolve().parent
     try:
         ask = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         found = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("ACOVA_COMMIT", "")
-    return found.stdout.strip() if found.returncode == 0 else os.environ.get("ACOVA_COMMIT", "")
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 def _device_of(model: Any) -> str:

@@ -34,7 +34,7 @@ def method_options(method: str, arguments: Sequence[str], others: Sequence[str] 
         if not given and not left:
             msg = f"fit: option {flag!r} needs a value."
             raise OptionError(msg)
-        value = _value(text if given else left.pop(0))
+        value = read_value(text if given else left.pop(0))
         settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
     return settings
 
@@ -48,7 +48,7 @@ def _keyword(flag: str) -> str:
     return "missing" if flag == "--missing-form" else flag.removeprefix("--").replace("-", "_")
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
     """Read ``500,500,2000`` as a tuple, ``0.5`` as a number, ``none``/``true``/``false``, and words as words."""
     words = {"none": None, "true": True, "false": False}
     if text.lower() in words:

@@ -136,6 +136,12 @@ def test_methods_with_few_cells_are_left_out_and_two_are_needed(results):
     assert (found.n_cells, found.left_out, list(found.ranks.index)) == (3, ["c"], ["b", "a"])
     assert compare(means[["c"]]) is None
     assert list(compare(means, higher_is_better=False).ranks.index) == ["a", "b"]
+    full = pd.DataFrame(np.random.default_rng(0).random((6, 4)), columns=list("abcd"))
+    for lacks, (n_cells, left_out) in ((2, (6, ["d"])), (1, (5, []))):  # 4 methods x 4 cells < 3 x 6 < 4 x 5
+        full.loc[: lacks - 1, "d"] = np.nan
+        found = compare(full)
+        assert (found.n_cells, found.left_out) == (n_cells, left_out)
+        full["d"] = 0.5
     assert list(comparison(results).ranks.index[:2]) == ["Concat", "KNNImpute"]
 
 

@@ -39,21 +39,21 @@ class Comparison:
 def compare(means: pd.DataFrame, *, higher_is_better: bool = True) -> Comparison | None:
     """Compare methods by their means, cells in rows and methods in columns; None if fewer than two can be compared.
 
-    Methods with fewer than half of the cells of the fullest one are left out; then the cells that all have count.
+    The cells that all have count; methods with few are left out where that leaves more results to compare.
     """
     counts = means.notna().sum()
-    kept = [name for name in means.columns if counts[name] and counts[name] >= counts.max() / 2]
-    table = means[kept].dropna()
-    if len(kept) < 2 or table.empty:
+    tables = [means.loc[:, counts >= least].dropna() for least in sorted(set(counts[counts > 0]))]
+    table = max((one for one in tables if one.shape[1] > 1), key=lambda one: one.size, default=pd.DataFrame())
+    if table.empty:
         return None
     ranks = table.rank(axis=1, ascending=not higher_is_better).mean().sort_values(kind="stable")
     return Comparison(
         ranks=ranks,
         n_cells=len(table),
         friedman=_friedman(table),
-        critical_difference=nemenyi(len(kept), len(table)),
+        critical_difference=nemenyi(table.shape[1], len(table)),
         wilcoxon=_against_best(table, str(ranks.index[0])),
-        left_out=[str(name) for name in means.columns if name not in kept],
+        left_out=[str(name) for name in means.columns if name not in table],
     )
 
 

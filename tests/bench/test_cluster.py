@@ -1,4 +1,4 @@
-"""Jobs on a cluster, through joblib's backend for Dask."""
+"""Jobs on a cluster, through joblib's backends for Dask and Ray."""
 
 import warnings
 
@@ -24,10 +24,25 @@ def test_a_dask_cluster_gives_the_rows_that_this_process_gives(spec, tmp_path):
         warnings.simplefilter("ignore")  # what Dask and its event loop warn of is theirs
         options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
         with distributed.LocalCluster(**options) as cluster:
-            store = Store(tmp_path / "cluster.jsonl")
-            outcome = run_bench(spec, store, backend="dask", scheduler=cluster.scheduler_address)
-            assert (outcome.done, outcome.failed) == (8, 0)
-            assert run_bench(spec, store, backend="dask", scheduler=cluster.scheduler_address).found == 8
+            check_rows(spec, tmp_path, backend="dask", scheduler=cluster.scheduler_address)
+
+
+def test_a_ray_cluster_gives_them_too(spec, tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not among the packages of the tests; pip install ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        try:
+            check_rows(spec, tmp_path, backend="ray")
+        finally:
+            ray.shutdown()
+
+
+def check_rows(spec, tmp_path, **cluster):
+    store = Store(tmp_path / "cluster.jsonl")
+    outcome = run_bench(spec, store, **cluster)
+    assert (outcome.done, outcome.failed) == (8, 0)
+    assert run_bench(spec, store, **cluster).found == 8
     here = Store(tmp_path / "here.jsonl")
     run_bench(spec, here, n_jobs=1)
     assert set(store.rows) == set(here.rows)

@@ -47,7 +47,7 @@ table = pd.DataFrame(rows, columns=["k", "used", "agreement", "score", "silhouet
 print(table.round(3))
 
 # %%
-# Agreement is high from three to five, which is right here, and falls after it. Silhouette prefers three, since some of the
+# Agreement is high from three to five, the truth, and falls after it. Silhouette prefers three, since some of the
 # five groups lie close together. The held-out score moves more with the training than with the number of clusters, and
 # tells nothing here. The largest number on which runs agree is a good candidate; then look at the clusters themselves,
 # since what they are for decides.

@@ -70,19 +70,21 @@ def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path):
     assert (list(Store(path).rows), Store(path).damaged) == ([KEYS[0], KEYS[2]], 1)
 
 
-def test_rows_of_other_stores_are_taken_over(tmp_path):
+def test_rows_of_other_stores_count_and_are_not_written_again(tmp_path):
     Store(tmp_path / "one.jsonl").append(
         [{"key": KEYS[0], "acc": 1}, {"key": KEYS[1], "failed": "no"}, {"key": KEYS[2]}]
     )
     (tmp_path / "something.jsonl").write_text('{"else": 1}\n')
     store = Store(tmp_path / "two.jsonl")
     store.append([{"key": KEYS[2], "acc": 3}])
-    assert store.adopt(KEYS) == 1
-    assert Store(tmp_path / "two.jsonl").rows == {
-        KEYS[2]: {"key": KEYS[2], "acc": 3},
-        KEYS[0]: {"key": KEYS[0], "acc": 1},
-    }
-    assert store.adopt(KEYS) == 0
+    assert store.borrow(KEYS) == 1
+    own = {KEYS[2]: {"key": KEYS[2], "acc": 3}}
+    assert store.rows == {**own, KEYS[0]: {"key": KEYS[0], "acc": 1}}
+    assert Store(tmp_path / "two.jsonl").rows == own
+    assert store.borrow(KEYS) == 0
+    store.append([{"key": KEYS[0], "acc": 2}])  # a row of our own counts more
+    assert store.rows[KEYS[0]]["acc"] == 2
+    assert Store(tmp_path / "two.jsonl").borrow(KEYS) == 0
 
 
 def test_two_processes_that_write_at_once_do_not_mix_their_lines(tmp_path):

@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from acova.data import Scaling, Views, make_observed, scaled_moments
 from acova.estimators import neighbours
-from acova.estimators.neighbours import neighbour_means
+from acova.estimators.neighbours import fill_by_nearest, neighbour_means
 
 
 def draw(widths, n=60, missing=0.6, seed=0):
@@ -55,6 +55,28 @@ def test_hidden_rows_get_what_scikit_learns_imputer_gives_with_equal_widths_and_
     theirs = np.split(KNNImputer(n_neighbors=5).fit_transform(np.hstack(holes)), 3, axis=1)
     for v, mine in enumerate(means(arrays, observed, np.ones(3), 5)):
         np.testing.assert_allclose(mine[~observed[:, v]], theirs[v][~observed[:, v]], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("block", [2**25, 100])
+def test_filled_views_are_those_of_scikit_learns_imputer(monkeypatch, block):
+    monkeypatch.setattr(neighbours, "_BLOCK_CELLS", block)
+    arrays, observed = draw((2, 7, 4), n=150, missing=0.8)
+    observed[:3] = [[True, False, False], [False, True, False], [False, False, True]]
+    holes = np.hstack([np.where(observed[:, [v]], array, np.nan) for v, array in enumerate(arrays)]).astype(float)
+    known, new = holes[:100], holes[100:]  # new samples are filled from known ones
+    imputer = KNNImputer(n_neighbors=5).fit(known)
+    for rows, seen in ((known, observed[:100]), (new, observed[100:])):
+        tensors = [torch.from_numpy(part).split([2, 7, 4], dim=1) for part in (rows, known)]
+        filled = fill_by_nearest(tensors[0], torch.from_numpy(seen), tensors[1], torch.from_numpy(observed[:100]), 5)
+        np.testing.assert_allclose(np.hstack(filled), imputer.transform(rows), rtol=1e-10)
+
+
+def test_a_hidden_row_without_any_common_view_is_filled_by_the_mean_as_by_scikit_learn():
+    rows = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, 3.0], [np.nan, 7.0]])
+    views, seen = torch.from_numpy(rows).split(1, dim=1), torch.from_numpy(~np.isnan(rows))
+    filled = np.hstack(fill_by_nearest(views, seen, views, seen, 1))
+    np.testing.assert_array_equal(filled, KNNImputer(n_neighbors=1).fit_transform(rows))
+    np.testing.assert_array_equal(filled, [[1, 5], [2, 5], [1.5, 3], [1.5, 7]])
 
 
 def test_complete_rows_get_the_mean_of_their_nearest_neighbours():

@@ -145,7 +145,7 @@ def _run(
         settings=settings_of(given["settings"] or []),
     )
     rows = Store(store or out / f"{whole.name}.jsonl")
-    rows.adopt(job.key for job in whole.jobs())
+    rows.borrow(job.key for job in whole.jobs())
     if not show:
         outcome = run_bench(
             part,

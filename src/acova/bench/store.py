@@ -97,15 +97,15 @@ class Store:
                 os.close(file)
         self.refresh()
 
-    def adopt(self, keys: Iterable[str]) -> int:
-        """Copy rows of these jobs that other stores of the folder have; return how many."""
+    def borrow(self, keys: Iterable[str]) -> int:
+        """Take the rows of these jobs that other stores of the folder have as ours, unwritten; return how many."""
         wanted = set(keys) - set(self.rows)
         found: dict[str, dict[str, Any]] = {}
         for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
             if path.name != self.path.name:
                 held = Store(path).rows
                 found |= {key: held[key] for key in wanted & set(held) if "failed" not in held[key]}
-        self.append(found.values())
+        self.rows |= found
         return len(found)
 
     def claim(self, key: str) -> bool:

@@ -40,38 +40,75 @@ def neighbour_means(views: Sequence[Tensor], observed: Tensor, variances: Sequen
         donors = donors[:MAX_DONORS] * n_samples // MAX_DONORS
     overall = [view.sum(0) / seen.sum().clamp(min=1) for view, seen in zip(clean, observed.unbind(1), strict=True)]
     step = max(1, _BLOCK_CELLS // max(len(donors), count * max(view.shape[1] for view in views)))
+    theirs, lent = [view[donors] for view in weighed], [view[donors] for view in clean]
     parts = []
     for rows in torch.split(torch.arange(n_samples, device=observed.device), step):
-        distance = _distances(weighed, observed, rows, donors)
+        mine = [view[rows] for view in weighed]
+        distance = _distances(mine, observed[rows], theirs, observed[donors], [1] * len(views))
+        distance.masked_fill_(rows.unsqueeze(1) == donors, torch.inf)
         parts.append(
             [
-                _mean_of_nearest(view, distance, seen[donors], donors, count, fallback)
-                for view, seen, fallback in zip(clean, observed.unbind(1), overall, strict=True)
+                _mean_of_nearest(view, distance.masked_fill(~seen[donors], torch.inf), count, fallback)
+                for view, seen, fallback in zip(lent, observed.unbind(1), overall, strict=True)
             ]
         )
     return [torch.cat(pieces) for pieces in zip(*parts, strict=True)]
 
 
-def _distances(weighed: Sequence[Tensor], observed: Tensor, rows: Tensor, donors: Tensor) -> Tensor:
-    """Return the distances (rows, donors) over common views; infinite where there is none, and to itself."""
-    total = torch.zeros(len(rows), len(donors), device=rows.device)
-    common = torch.zeros_like(total)
-    for view, seen in zip(weighed, observed.unbind(1), strict=True):
-        mine, theirs = view[rows], view[donors]
-        both = seen[rows].unsqueeze(1) & seen[donors]
-        squared = mine.square().sum(1, keepdim=True) + theirs.square().sum(1) - 2 * mine @ theirs.mT
-        total += squared.clamp(min=0).masked_fill(~both, 0.0)
-        common += both
-    return (total / common).masked_fill((common == 0) | (rows.unsqueeze(1) == donors), torch.inf)
+@torch.no_grad()
+def fill_by_nearest(
+    views: Sequence[Tensor], observed: Tensor, known: Sequence[Tensor], has: Tensor, count: int
+) -> list[Tensor]:
+    """Return the views with hidden rows at the mean of the nearest known samples that have the view.
+
+    The same as scikit-learn's `KNNImputer` on the views side by side, which searches anew for every column.
+
+    Parameters
+    ----------
+    views : sequence of V tensors of shape (n, P_v)
+    observed : Tensor of bool, shape (n, V)
+    known : sequence of V tensors of shape (N, P_v)
+        Samples that lend their rows.
+    has : Tensor of bool, shape (N, V)
+        The views that these have.
+    count : int
+        Number of neighbours.
+    """
+    filled = []
+    for v, view in enumerate(views):
+        others = [u for u in range(len(views)) if u != v]
+        rows, donors = (~observed[:, v]).nonzero()[:, 0], has[:, v].nonzero()[:, 0]
+        if not len(rows):
+            filled.append(view)
+            continue
+        lent, theirs, seen = known[v][donors], [known[u][donors] for u in others], has[donors][:, others]
+        widths = [views[u].shape[1] for u in others]
+        whole = view.clone()
+        for some in torch.split(rows, max(1, _BLOCK_CELLS // max(len(donors), count * view.shape[1]))):
+            distance = _distances([views[u][some] for u in others], observed[some][:, others], theirs, seen, widths)
+            whole[some] = _mean_of_nearest(lent, distance, count, lent.mean(0))
+        filled.append(whole)
+    return filled
 
 
-def _mean_of_nearest(
-    view: Tensor, distance: Tensor, has: Tensor, donors: Tensor, count: int, fallback: Tensor
+def _distances(
+    mine: Sequence[Tensor], seen: Tensor, theirs: Sequence[Tensor], has: Tensor, shares: Sequence[float]
 ) -> Tensor:
-    """Return the mean of a view over the nearest donors that have it, for each row of distances (rows, donors)."""
-    reachable = distance.masked_fill(~has, torch.inf)
-    nearest = reachable.topk(min(count, len(donors)), largest=False)
-    usable = nearest.values.isfinite().to(view.dtype)
-    total = torch.einsum("rk,rkp->rp", usable, view[donors[nearest.indices]])
+    """Return the mean squared distances (rows, donors) over common views, each by its share; infinite without any."""
+    total = mine[0].new_zeros(len(seen), len(has))
+    common = torch.zeros_like(total)
+    for v, share in enumerate(shares):
+        both = seen[:, v].unsqueeze(1) & has[:, v]
+        squared = mine[v].square().sum(1, keepdim=True) + theirs[v].square().sum(1) - 2 * mine[v] @ theirs[v].mT
+        total += squared.clamp(min=0).masked_fill(~both, 0.0)
+        common += both * share
+    return (total / common).masked_fill(common == 0, torch.inf)
+
+
+def _mean_of_nearest(lent: Tensor, distance: Tensor, count: int, fallback: Tensor) -> Tensor:
+    """Return the mean of the nearest reachable rows of `lent` for each row of distances (rows, donors)."""
+    nearest = distance.topk(min(count, len(lent)), largest=False)
+    usable = nearest.values.isfinite().to(lent.dtype)
+    total = torch.einsum("rk,rkp->rp", usable, lent[nearest.indices])
     found = usable.sum(1, keepdim=True)
     return torch.where(found > 0, total / found.clamp(min=1), fallback)

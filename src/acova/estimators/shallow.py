@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.impute import KNNImputer
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from acova.base import DataError, check_choice, check_number
 from acova.data import Views
 from acova.estimators.method_presets import KNN
+from acova.estimators.neighbours import fill_by_nearest
 from acova.estimators.tables import Table, TableClusterer, listed
 from acova.metrics import clustering_accuracy
 
@@ -181,8 +180,8 @@ class Concat(TableClusterer):
 class KNNImpute(TableClusterer):
     """k-means on all views side by side, hidden rows filled from the nearest samples: the baseline to beat.
 
-    A view that a sample lacks is the mean of that view over the nearest samples that have it, by scikit-learn's
-    `KNNImputer` (distances over the features two samples share). Time and memory grow with the square of the number of
+    A view that a sample lacks is the mean of that view over the nearest samples that have it (distances over the
+    features two samples share), the same as by scikit-learn's `KNNImputer`. Time grows with the square of the number of
     samples.
 
     Parameters
@@ -238,12 +237,14 @@ class KNNImpute(TableClusterer):
         check_number("KNNImpute", "n_neighbors", self.n_neighbors, minimum=1, integer=True)
 
     def _learn_to_fill(self, views: Views, weighed: list[Table]) -> None:
-        self._known = _with_holes(weighed, views.observed)
-        self._imputer = KNNImputer(n_neighbors=self.n_neighbors).fit(self._known)
+        self._known = np.hstack([np.where(views.observed[:, [v]], table, np.nan) for v, table in enumerate(weighed)])
 
     def _filled(self, views: Views) -> list[Table]:
-        with threadpool_limits(1):
-            return [self._imputer.transform(_with_holes(self._weighed(views), views.observed))]
+        tables = [torch.from_numpy(table) for table in self._weighed(views)]
+        known = torch.split(torch.from_numpy(self._known), [table.shape[1] for table in tables], dim=1)
+        has = torch.stack([~table[:, 0].isnan() for table in known], dim=1)
+        filled = fill_by_nearest(tables, torch.from_numpy(views.observed), known, has, self.n_neighbors)
+        return [table.numpy() for table in filled]
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return {"centers.0": torch.from_numpy(self._centers[0]), "known": torch.from_numpy(self._known)}, {}
@@ -251,11 +252,6 @@ class KNNImpute(TableClusterer):
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
         self._centers = listed("centers", tensors)
         self._known = tensors["known"].numpy()
-        self._imputer = KNNImputer(n_neighbors=self.n_neighbors).fit(self._known)
-
-
-def _with_holes(tables: Sequence[Table], observed: NDArray[np.bool_]) -> Table:
-    return np.hstack([np.where(observed[:, [v]], table, np.nan) for v, table in enumerate(tables)])
 
 
 def _columns(

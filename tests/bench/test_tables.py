@@ -186,6 +186,13 @@ def test_every_figure_is_drawn_from_the_store_and_repeats_exactly(figure, tmp_pa
     assert paths[1].read_bytes() == again[1].read_bytes()
 
 
+def test_published_marks_that_methods_share_are_drawn_once(results):
+    cells = results.cells.assign(published_mean=results.cells["missing_percent"].map({10.0: 0.52, 30.0: 0.38}))
+    figure = FIGURES["rates"](replace(results, cells=cells))
+    lines = [line.get_ydata() for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
+    np.testing.assert_array_equal(lines, [[0.52, 0.38]])
+
+
 def test_no_rows_no_figure(tmp_path):
     empty = Results.of(paper_spec("table2"), Store(tmp_path / "none.jsonl"))
     assert write_figures(empty, tmp_path) == []

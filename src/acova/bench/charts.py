@@ -74,13 +74,17 @@ def rates(results: Results) -> "Figure | None":
     cells = results.cells[results.cells["metric"] == metric]
     shift = 4.0 / len(results.spec.methods)  # side by side, error bars can be told apart
     for ax, name in zip(axes, names, strict=True):
+        drawn: set[tuple[float, ...]] = set()  # methods with the same published figures share their marks
         for number, method in enumerate(results.spec.methods):
             mine = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values("missing_percent")
             if (mine["runs"] > 0).any():
                 look, x = _look(number), mine["missing_percent"] + shift * number - 2.0
                 ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=method.name, elinewidth=0.8, **look)
-                hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
-                ax.plot(x, mine["published_mean"], markerfacecolor="white", markersize=5, alpha=0.8, **hollow)
+                published = tuple(mine["published_mean"])
+                if published not in drawn:
+                    hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
+                    ax.plot(x, published, markerfacecolor="white", markersize=5, alpha=0.8, **hollow)
+                    drawn.add(published)
         ax.set(title=name, xlabel="samples that lack views [%]", ylabel=NAMES[metric])
     hollow_note = "; hollow marks: published" if cells["published_mean"].notna().any() else ""
     _legend(figure, axes, f"mean and standard deviation over runs{hollow_note}")

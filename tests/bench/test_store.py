@@ -87,6 +87,16 @@ def test_rows_of_other_stores_count_and_are_not_written_again(tmp_path):
     assert Store(tmp_path / "two.jsonl").borrow(KEYS) == 0
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_of_two_stores_the_one_with_more_of_the_wanted_rows_gives_them(tmp_path, names):
+    few, many = (tmp_path / f"{name}.jsonl" for name in names)
+    Store(few).append([{"key": KEYS[0], "of": "few"}, {"key": "ff" * 32, "of": "few"}, {"key": "ee" * 32}])
+    Store(many).append([{"key": key, "of": "many"} for key in KEYS[:2]])
+    store = Store(tmp_path / "mine.jsonl")
+    assert store.borrow(KEYS) == 2
+    assert {row["of"] for row in store.rows.values()} == {"many"}
+
+
 def test_two_processes_that_write_at_once_do_not_mix_their_lines(tmp_path):
     path = tmp_path / "rows.jsonl"
     processes = [start(WRITER, path, name, 60)[0] for name in ("aa", "bb")]

@@ -1,4 +1,4 @@
-"""Lines and ranks."""
+"""Lines, ranks and differences."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from acova.bench.cells import Results, value_of
-from acova.bench.statistics import Comparison
+from acova.bench.statistics import Comparison, interval
 from acova.bench.tables import NAMES, comparison
 from acova.plots.style import MARKERS, PALETTE
 
@@ -48,7 +48,7 @@ def _rank_axis(ax: "Axes", found: Comparison, metric: str) -> None:
     ax.set(ylim=(top + 0.8 * (half + 1), -2.1), xlim=(0.4, count + 0.6), yticks=[])
     ax.xaxis.set_ticks_position("top")
     ax.xaxis.set_label_position("top")
-    ax.set_xticks(range(1, count + 1))
+    ax.set_xticks(range(1, count + 1, -(-count // 10)))  # labels of more would run into each other
     ax.set_xlabel(f"average rank over {found.n_cells} cells ({metric}); 1 is best")
     for side in ("left", "right", "bottom"):
         ax.spines[side].set_visible(False)
@@ -64,6 +64,40 @@ def joined(ranks: Any, difference: float) -> list[tuple[float, float]]:
         if last > start and (not spans or ranks[last] > spans[-1][1]):
             spans.append((float(ranks[start]), float(ranks[last])))
     return spans
+
+
+def differences(results: Results) -> "Figure | None":
+    """Draw how far each method is from the reference, with the 95 % interval, a panel per data set.
+
+    Runs are paired by mask and seed; a cell that lacks runs is not drawn.
+    """
+    spec, metric = results.spec, results.spec.metrics[0]
+    others = [method.name for method in spec.methods if method.name != spec.reference]
+    found = {
+        (data.name, rate, place): interval(100 * changes)
+        for data in spec.data
+        for rate in spec.missing
+        for place, other in enumerate(others)
+        if len(changes := results.differences(metric, data.name, float(rate), other)) == spec.runs
+    }
+    names = [data.name for data in spec.data if any(name == data.name for name, _, _ in found)]
+    if not names:
+        return None
+    figure = new_figure(2.4 + 2.3 * len(names), 1.4 + 0.32 * len(others))
+    axes: list[Axes] = list(figure.subplots(1, len(names), sharey=True, squeeze=False)[0])
+    for ax, name in zip(axes, names, strict=True):
+        ax.axvline(0, color="0.6", linewidth=1)
+        for number, rate in enumerate(spec.missing):
+            shift = 0.5 * ((number + 0.5) / len(spec.missing) - 0.5)
+            mine = {place: found[name, rate, place] for place in range(len(others)) if (name, rate, place) in found}
+            means, halves = zip(*mine.values(), strict=True) if mine else ((), ())
+            heights = [place + shift for place in mine]
+            ax.errorbar(means, heights, xerr=halves, label=f"{rate:g} %", **_look(number) | {"linestyle": "none"})
+        ax.set(title=name, xlabel=f"{NAMES[metric]}, points")
+    axes[0].set_yticks(range(len(others)), others)
+    axes[0].set_ylim(len(others) - 0.5, -0.5)
+    _legend(figure, axes, f"above or below {spec.reference}, paired, 95 % interval; samples that lack views:")
+    return figure
 
 
 def rates(results: Results) -> "Figure | None":

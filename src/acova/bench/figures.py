@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FIGURES: "dict[str, Callable[[Results], Figure | None]]" = {
     "ranks": charts.ranks,
+    "differences": charts.differences,
     "rates": charts.rates,
     "sweep": charts.sweep,
     "views": charts.views,

@@ -98,13 +98,17 @@ class Store:
         self.refresh()
 
     def borrow(self, keys: Iterable[str]) -> int:
-        """Take the rows of these jobs that other stores of the folder have as ours, unwritten; return how many."""
+        """Take the rows of these jobs that other stores of the folder have as ours, unwritten; return how many.
+
+        Where several have a row, the one with most of the wanted rows gives it: what is compared was run side by side.
+        """
         wanted = set(keys) - set(self.rows)
+        others = [path for path in sorted(self.path.parent.glob("*.jsonl")) if path.name != self.path.name]
+        held = [Store(path).rows for path in others] if wanted else []
+        shares = [{key: rows[key] for key in wanted & set(rows) if "failed" not in rows[key]} for rows in held]
         found: dict[str, dict[str, Any]] = {}
-        for path in sorted(self.path.parent.glob("*.jsonl")) if wanted else ():
-            if path.name != self.path.name:
-                held = Store(path).rows
-                found |= {key: held[key] for key in wanted & set(held) if "failed" not in held[key]}
+        for share in sorted(shares, key=len):
+            found |= share
         self.rows |= found
         return len(found)
 

@@ -37,7 +37,7 @@ def test_matches_the_definition_written_out(n_views, entries):
 def test_is_a_correlation_matrix_for_every_parameter(n_views, seed, scale):
     matrix = correlation_matrix(parameters(n_views, seed=seed, scale=scale))
     torch.testing.assert_close(matrix.diagonal(), torch.ones(n_views, dtype=torch.float64))
-    torch.testing.assert_close(matrix, matrix.mT, rtol=0, atol=0)
+    torch.testing.assert_close(matrix, matrix.mT, rtol=0, atol=1e-15)  # some processors sum the halves in another order
     assert matrix.abs().max() <= 1 + 1e-12
     assert torch.linalg.eigvalsh(matrix).min() > -1e-12
     assert 0 <= distance_to_identity(matrix) <= math.sqrt(n_views * (n_views - 1)) + 1e-9

@@ -71,8 +71,16 @@ def test_views_of_zeros_and_ones_are_bernoulli_unless_told_otherwise(toy):
     np.testing.assert_array_equal(scaling.centers[0], 0)
 
 
-def test_with_many_samples_the_number_of_steps_stays_the_same():
-    views = make_toy(n_samples=40_000, sizes=(2, 2))[0]
+@pytest.mark.parametrize(("samples", "rate"), [(3000, 0.001), (3001, 0.002)])
+def test_few_samples_are_learned_slowly(samples, rate):
+    views = make_toy(n_samples=samples, sizes=(2, 2))[0]
+    for given, expected in (({}, rate), ({"learning_rate": 0.004}, 0.004), ({"recipe": "paper"}, 0.001)):
+        assert ACOVA(3, **given)._prepare(views, None).jobs[0].settings.learning_rate == expected
+
+
+def test_with_many_samples_there_are_fewer_epochs():
+    """Sixteen times the samples that need all epochs: half of them."""
+    views = make_toy(n_samples=32_000, sizes=(2, 2))[0]
     prepared = ACOVA(3, neighbor_weight=0.0, epochs=7)._prepare(views, None).jobs[0].settings
     assert (prepared.pretrain_epochs, prepared.warmup_epochs, prepared.epochs) == (50, 50, 7)
     paper = ACOVA(3, recipe="paper")._prepare(views, None).jobs[0].settings
@@ -126,6 +134,21 @@ def test_reconstruction_by_the_means_costs_what_the_scale_says(balance):
     assert parts.sum() == pytest.approx(70, rel=0.01)  # the Laplace view is normal only in the limit
     expected = np.array(costs) if balance is False else np.array([3, 6, 50]) ** (1 - balance)
     np.testing.assert_allclose(parts / parts.sum(), expected / expected.sum(), rtol=0.02)
+
+
+@pytest.mark.parametrize("balance", [0.5, 1.0])
+def test_bernoulli_views_share_one_unit(balance):
+    """Wide views weigh less, pale ones do not weigh more: nats are nats."""
+    rng = np.random.default_rng(0)
+    lit = [(rng.random((400, width)) < share).astype(float) for width, share in ((4, 0.5), (64, 0.02), (64, 0.4))]
+    given = {**QUICK, "balance": balance, "reconstruction_scale": 70.0}
+    job = ACOVA(3, **given)._prepare(lit, None).jobs[0]
+    assert set(job.likelihoods) == {"bernoulli"}
+    weights = job.network().reconstruction_weights.numpy()
+    np.testing.assert_allclose(weights / weights[0], [1, 16**-balance, 16**-balance], rtol=1e-5)
+    means = [np.clip(view.mean(0), 1e-9, 1 - 1e-9) for view in lit]
+    costs = [-np.mean(v * np.log(m) + (1 - v) * np.log1p(-m), axis=0).sum() for v, m in zip(lit, means, strict=True)]
+    assert np.dot(weights, costs) == pytest.approx(70, rel=1e-4)
 
 
 def test_narrow_views_do_not_collapse():

@@ -55,12 +55,13 @@ class ACOVA(VariationalClusterer):
         Epochs of all views together under a standard normal prior, before the clusters are placed (robust:
         100, paper: 0).
     epochs : int or None
-        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer when
-        there are more than 20,000 samples, so that the number of steps stays the same.
+        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
+        above 2,000 samples: as the fourth root of their number grows.
     batch_size : int
         Samples per step of the optimiser.
     learning_rate : float or None
-        Adam's learning rate for the encoders and decoders (robust: 0.002, paper: 0.001).
+        Adam's learning rate for the encoders and decoders (robust: 0.002, up to 3,000
+        samples 0.001; paper: 0.001).
     prior_learning_rate : float or None
         Learning rate of the mixture's means and scales (robust: 0.01, paper: 0.05).
     weight_learning_rate : float
@@ -82,8 +83,8 @@ class ACOVA(VariationalClusterer):
         `neighbor_weight`, whose clusters are then carried to the latent space.
     balance : float, False or None
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
-        the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). False
-        sums the errors as they come (paper).
+        the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). Bernoulli
+        views, whose errors are nats, share one unit. False sums the errors as they come (paper).
     reconstruction_scale : float, False or None
         What reconstruction costs, all views together, when every view is decoded to its mean: the errors are scaled
         to this number (robust: 1000), so that divergences and alignment weigh the same beside narrow views as beside

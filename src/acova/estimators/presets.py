@@ -63,8 +63,13 @@ def auto_neighbor_weight(n_samples: int) -> float:
 
 
 def epochs_for(epochs: int, n_samples: int) -> int:
-    """Return how many epochs the robust recipe takes: with more than 20,000 samples as many steps as with those."""
-    return max(1, round(epochs * min(1.0, _MANY_SAMPLES / n_samples)))
+    """Return how many epochs the robust recipe takes: above 2,000 samples fewer by the fourth root of their number."""
+    return max(1, round(epochs * min(1.0, _FEW_SAMPLES / n_samples) ** 0.25))
+
+
+def rate_for(rate: float, n_samples: int) -> float:
+    """Return the learning rate that the robust recipe takes: half of it for the narrow networks of few samples."""
+    return rate / 2 if n_samples <= _NARROW_UP_TO else rate
 
 
 PRESETS: dict[str, dict[str, Any]] = {

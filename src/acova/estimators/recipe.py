@@ -71,7 +71,9 @@ class Job:
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
         settings = self.settings
-        weights = reconstruction_weights(settings.balance, settings.reconstruction_scale, self.sizes, self.costs)
+        weights = reconstruction_weights(
+            settings.balance, settings.reconstruction_scale, self.sizes, self.likelihoods, self.costs
+        )
         return self.settings._new_network(self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
 
@@ -188,22 +190,29 @@ def blind_costs(moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def reconstruction_weights(
-    balance: bool | float, scale: bool | float, sizes: Sequence[int], costs: NDArray[np.float64] | None
+    balance: bool | float,
+    scale: bool | float,
+    sizes: Sequence[int],
+    likelihoods: Sequence[str],
+    costs: NDArray[np.float64] | None,
 ) -> list[float] | None:
     """Return the factors of the views' reconstructions, or None for the sums as they are.
 
     With `balance`, decoding view v to its mean costs P_v^(1 - balance), times what leaves the sum over the views as it
-    is. With `scale`, that sum becomes this number.
+    is. Bernoulli errors are nats, which have no unit to take off: there it is so for the Bernoulli views together, and
+    a feature weighs the same in all that are equally wide. With `scale`, the sum becomes this number.
     """
     if costs is None or (balance is False and scale is False):
         return None
     varies = costs > max(np.finfo(np.float32).eps * costs.max(), 2 * _NOTHING)
     if not varies.any():  # a single sample, or copies of it
         return None
-    wanted = costs if balance is False else np.array(sizes, dtype=np.float64) ** (1.0 - balance)
-    wanted = np.where(varies, wanted, 0.0)
+    widths = np.array(sizes, dtype=np.float64)
+    nats = varies & (np.array(likelihoods) == "bernoulli")
+    units = np.where(nats, widths * costs[nats].sum() / max(widths[nats].sum(), 1.0), costs)
+    relative = np.ones_like(costs) if balance is False else widths ** (1.0 - balance) / units
     total = costs.sum() if scale is False else float(scale)
-    weights: list[float] = np.where(varies, wanted / wanted.sum() * total / costs, 1.0).tolist()
+    weights: list[float] = np.where(varies, relative * total / (relative * costs)[varies].sum(), 1.0).tolist()
     return weights
 
 

@@ -95,7 +95,8 @@ def test_every_ingredient_of_the_default_training_is_exchanged_alone():
     assert {(name, value) for name, value in paper.items() if value != whole[name]} <= tried
     together = [settings for settings in exchanged if len(settings) > 1]
     assert [set(settings) for settings in together] == [{"pretrain_epochs", "epochs"}]
-    assert all(value != whole[name] for name, value in tried)
+    same = {(name, value) for name, value in tried if value == whole[name]}
+    assert same == {("learning_rate", 0.002)}  # few samples have half of it
 
 
 def test_a_part_of_a_benchmark():

@@ -1,6 +1,7 @@
 """What the recipes mean, and the paper's settings per data set: its hyper-parameter table, else its program."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -64,12 +65,21 @@ def auto_neighbor_weight(n_samples: int) -> float:
 
 def epochs_for(epochs: int, n_samples: int) -> int:
     """Return how many epochs the robust recipe takes: above 2,000 samples fewer by the fourth root of their number."""
-    return max(1, round(epochs * min(1.0, _FEW_SAMPLES / n_samples) ** 0.25))
+    return max(1, round(epochs * math.sqrt(math.sqrt(min(1.0, _FEW_SAMPLES / n_samples)))))
 
 
 def rate_for(rate: float, n_samples: int) -> float:
     """Return the learning rate that the robust recipe takes: half of it for the narrow networks of few samples."""
     return rate / 2 if n_samples <= _NARROW_UP_TO else rate
+
+
+BY_SIZE: dict[str, Callable[[Any, int], Any]] = {
+    "pretrain_epochs": epochs_for,
+    "warmup_epochs": epochs_for,
+    "epochs": epochs_for,
+    "learning_rate": rate_for,
+}
+"""Settings that the robust recipe suits to the number of samples where they are left to it."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {

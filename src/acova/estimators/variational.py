@@ -24,7 +24,7 @@ from acova.estimators.checks import check_in_memory, check_likelihoods, check_op
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means
-from acova.estimators.presets import RECIPES, auto_neighbor_weight, auto_widths, epochs_for, rate_for
+from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
 from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases, train_runs
@@ -130,13 +130,9 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         if isinstance(settings.neighbor_weight, str):
             in_memory = not isinstance(views, StoredViews)
             settings.neighbor_weight = auto_neighbor_weight(views.n_samples) if in_memory else 0.0
-        if settings.recipe != "robust":
-            return
-        for phase in ("pretrain_epochs", "warmup_epochs", "epochs"):
-            if getattr(self, phase) is None:
-                setattr(settings, phase, epochs_for(getattr(settings, phase), views.n_samples))
-        if self.learning_rate is None:
-            settings.learning_rate = rate_for(settings.learning_rate, views.n_samples)
+        for name, suited in BY_SIZE.items():
+            if getattr(self, name) is None and settings.recipe == "robust":
+                setattr(settings, name, suited(getattr(settings, name), views.n_samples))
 
     def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
         """Return the data of a run: this process's share on the device, or a way to read them."""

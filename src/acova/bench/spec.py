@@ -108,7 +108,8 @@ class Job:
     def key(self) -> str:
         """Name what decides the result: the same in every benchmark that asks for the same fit.
 
-        What a recipe stands for is part of it: rows of another recipe are not taken for this one's.
+        What a recipe stands for is part of it: rows of another recipe are not taken for this one's. How it follows the
+        number of samples is not: whoever changes `presets.BY_SIZE` removes the rows that were made before.
         """
         from acova.bench.fitting import recipe_of, settings_of
 

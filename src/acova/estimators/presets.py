@@ -65,7 +65,7 @@ def auto_neighbor_weight(n_samples: int) -> float:
 
 def epochs_for(epochs: int, n_samples: int) -> int:
     """Return how many epochs the robust recipe takes: above 2,000 samples fewer by the fourth root of their number."""
-    return max(1, round(epochs * math.sqrt(math.sqrt(min(1.0, _FEW_SAMPLES / n_samples)))))
+    return max(1, round(epochs * math.pow(min(1.0, _FEW_SAMPLES / n_samples), 0.25)))
 
 
 def rate_for(rate: float, n_samples: int) -> float:

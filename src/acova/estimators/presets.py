@@ -55,7 +55,7 @@ _FEW_SAMPLES, _NARROW_UP_TO, _MANY_SAMPLES = 2_000, 3_000, 20_000
 
 def auto_widths(n_samples: int) -> tuple[int, ...]:
     """Return the widths that ``hidden="auto"`` stands for: few samples need no wide network."""
-    return (128, 128, 512) if n_samples <= _NARROW_UP_TO else (256, 256, 1024)
+    return (64, 64, 256) if n_samples <= _NARROW_UP_TO else (256, 256, 1024)
 
 
 def auto_neighbor_weight(n_samples: int) -> float:

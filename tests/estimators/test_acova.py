@@ -126,6 +126,19 @@ def test_a_failed_fit_is_no_fit(toy):
         model.predict(toy[0])
 
 
+def test_a_bernoulli_view_of_any_bounds_is_brought_to_the_unit_interval():
+    rng = np.random.default_rng(0)
+    pixels = [rng.integers(0, 256, size=(60, 6)).astype(float) for _ in range(2)]
+    for view in pixels:
+        view[0, :2] = 0, 255
+    settings = {**SMALL, "likelihood": "bernoulli"}
+    model = ACOVA(3, **settings, standardize="unit_view").fit(pixels)
+    same = ACOVA(3, **settings, standardize=False).fit([view / 255 for view in pixels])
+    np.testing.assert_allclose(model.probabilities_, same.probabilities_, atol=1e-5)
+    with pytest.raises(DataError, match=r"from 0 to 255.*standardize='unit_view'"):
+        ACOVA(3, **settings).fit(pixels)
+
+
 def test_every_form_of_input_gives_the_same_model(toy, fitted):
     views, _ = toy
     table, sizes = stack_views(views)
@@ -364,7 +377,7 @@ BAD_OPTIONS = [
     ({"likelihood": "normal"}, "likelihood must be 'gaussian', 'bernoulli'"),
     ({"likelihood": ["gaussian"]}, r"one entry per view \(3\); got 1"),
     ({"likelihood": {"image": "gaussian"}}, "must name every view once"),
-    ({"standardize": "minmax"}, "standardize must be 'zscore', 'range', 'auto', 'unit', 'none' or True or False"),
+    ({"standardize": "minmax"}, "'range', 'auto', 'unit', 'unit_view', 'none' or True or False"),
     ({"device": "tpu0"}, "device must be 'auto'"),
 ]
 

@@ -252,6 +252,18 @@ def test_presets_have_the_classes_of_their_data_sets(name):
         method.preset("scene")
 
 
+@pytest.mark.parametrize(("dataset", "white"), [("fashion", 255.0), ("noisymnist", 1.0)])
+def test_presets_of_images_scale_pixels_as_their_data_sets_have_them(name, dataset, white):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), 60)
+    lit = np.kron(np.eye(3), np.ones(8))[labels]
+    views = Views.of([white * np.clip(0.8 * lit + rng.normal(0.1, 0.1, lit.shape), 0, 1) for _ in range(2)])
+    small = make(name).get_params()
+    settings = {option: small[option] for option in ({*SMALL, *SETTINGS.get(name, {})} - {"standardize"}) & {*small}}
+    model = METHODS[name].preset(dataset, **{**settings, "n_clusters": 3}).fit(views)
+    assert clustering_accuracy(labels, model.labels_) > 0.9
+
+
 def test_is_public_and_documented(name):
     assert getattr(acova, name) is METHODS[name]
     doc = inspect.getdoc(METHODS[name])

@@ -39,7 +39,7 @@ def test_a_recipe_fills_only_what_was_left_open(toy):
     assert model.warmup_epochs is None  # a constructor's values stay as given
 
 
-@pytest.mark.parametrize(("samples", "widths"), [(240, (128, 128, 512)), (3001, (256, 256, 1024))])
+@pytest.mark.parametrize(("samples", "widths"), [(240, (64, 64, 256)), (3001, (256, 256, 1024))])
 def test_widths_follow_the_number_of_samples(samples, widths):
     views = make_toy(n_samples=samples)[0]
     for given in ({}, {"hidden": "auto"}):

@@ -6,7 +6,7 @@ from acova.data.formats import Dataset, read_views
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.omics import add_results, is_omics, read_omics, write_omics
-from acova.data.preprocessing import SCALINGS, Scaling, bounds, observed_counts, scaled_moments, share_a_scale
+from acova.data.preprocessing import SCALINGS, TO_UNIT, Scaling, bounds, observed_counts, scaled_moments, share_a_scale
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
 from acova.data.views import Views, stack_views
@@ -15,6 +15,7 @@ __all__ = [
     "BLOCK",
     "PATTERNS",
     "SCALINGS",
+    "TO_UNIT",
     "Dataset",
     "Inspection",
     "Scaling",

@@ -38,11 +38,12 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "auto", "unit", "none" per view
+        kinds : one of "zscore", "range", "auto", "unit", "unit_view", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
             ``"range"``: one mean and one range for the whole view; ``"auto"``: the range where at least half of the
             features span nine tenths of it, as pixels, ratings and zeros and ones do, else the z-score;
-            ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"none"``: as is.
+            ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
+            its least and its largest value; ``"none"``: as is.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
@@ -167,7 +168,15 @@ class _ByView:
     def result(self, name: str) -> Affine:
         _check_seen(name, self._cells > 0)
         spread = self._high - self._low
-        return np.full(self._size, self._total / self._cells), np.full(self._size, spread or 1.0)
+        return np.full(self._size, self._zero()), np.full(self._size, spread or 1.0)
+
+    def _zero(self) -> float:
+        return self._total / self._cells
+
+
+class _ByViewFromItsLeast(_ByView):
+    def _zero(self) -> float:
+        return self._low
 
 
 class _ByKind:
@@ -194,6 +203,9 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "range": _ByView,
     "auto": _ByKind,
     "unit": _ByFeatureRange,
+    "unit_view": _ByViewFromItsLeast,
     "none": _Identity,
 }
 SCALINGS = tuple(_LEARNERS)
+TO_UNIT = ("unit", "unit_view")
+"""Scalings after which every value lies in [0, 1]."""

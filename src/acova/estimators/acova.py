@@ -30,10 +30,11 @@ class ACOVA(VariationalClusterer):
         Weight of the evidence bound; 0 trains by the alignment alone, which is an ablation.
     hidden : tuple of int, "auto" or None
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
-        of samples: (128, 128, 512) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
+        of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
     likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
-        ``"bernoulli"`` is for values in [0, 1], which are then not standardised; ``"auto"`` (robust) takes it for
-        views in [0, 1] most features of which span it, as pixels and zeros and ones do, else ``"gaussian"`` (paper).
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
+        ``"auto"`` (robust) takes it for views in [0, 1] most features of which span it, as pixels and zeros and ones
+        do, else ``"gaussian"`` (paper).
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.
@@ -110,10 +111,11 @@ class ACOVA(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool, {"auto", "zscore", "range", "unit"} or None
+    standardize : bool, {"auto", "zscore", "range", "unit", "unit_view"} or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"auto"`` (robust) by the range where most features share
-        it, as pixels, ratings or zeros and ones do, else feature by feature; ``"unit"`` every feature to [0, 1].
+        it, as pixels, ratings or zeros and ones do, else feature by feature; ``"unit"`` every feature to [0, 1],
+        ``"unit_view"`` the whole view, by its least and largest value.
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}

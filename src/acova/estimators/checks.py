@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acova.base import DataError, OptionError, check_choice, check_number
-from acova.data import SCALINGS, StoredViews, Views, bounds, share_a_scale
+from acova.data import SCALINGS, TO_UNIT, StoredViews, Views, bounds, share_a_scale
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
@@ -112,32 +112,36 @@ def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[st
         check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
     if not {"bernoulli", "auto"} & set(likelihoods):
         return likelihoods
+    to_unit = settings.standardize in TO_UNIT
     return tuple(
-        _likelihood_of(who, name, likelihood, *limits)
+        _likelihood_of(who, name, likelihood, to_unit, *limits)
         for name, likelihood, limits in zip(views.names, likelihoods, bounds(views), strict=True)
     )
 
 
-def _likelihood_of(who: str, name: str, likelihood: str, low: NDArray[np.float64], high: NDArray[np.float64]) -> str:
-    """Return the likelihood of a view whose features have these bounds."""
+def _likelihood_of(
+    who: str, name: str, likelihood: str, to_unit: bool, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> str:
+    """Return the likelihood of a view whose features have these bounds, and are or are not scaled to [0, 1]."""
     least, most = low.min(), high.max()
     if likelihood == "auto":
         return "bernoulli" if 0 <= least <= most <= 1 and share_a_scale(low, high) else "gaussian"
-    if likelihood == "bernoulli" and (least < 0 or most > 1):
+    if likelihood == "bernoulli" and not to_unit and (least < 0 or most > 1):
         msg = (
             f"{who}: view {name!r} has values from {least:g} to {most:g}, but the Bernoulli "
-            "likelihood needs values in [0, 1]; rescale the view or use likelihood='gaussian' for it."
+            "likelihood needs values in [0, 1]; use standardize='unit_view' (or 'unit', feature by feature), or "
+            "likelihood='gaussian' for it."
         )
         raise DataError(msg)
     return likelihood
 
 
 def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
-    """Return how each view is scaled; Bernoulli views stay as they are."""
+    """Return how each view is scaled; Bernoulli views stay as they are, unless all are brought to [0, 1]."""
     words = {True: "zscore", False: "none"}
     kind = words[settings.standardize] if isinstance(settings.standardize, bool) else settings.standardize
     check_choice(type(settings).__name__, "standardize", kind, SCALINGS, "True or False")
-    return tuple("none" if likelihood == "bernoulli" else kind for likelihood in likelihoods)
+    return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
 
 
 def _per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:

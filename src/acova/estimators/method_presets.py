@@ -24,7 +24,7 @@ DVIMC_PRESETS: dict[str, dict[str, Any]] = {
     "handwritten": {"n_clusters": 10, **_DVIMC_OURS},  # ours: the authors do not configure it
     "caltech5v": {"n_clusters": 7, "alpha": 5.0, "standardize": "range"},
     "scene15": {"n_clusters": 15, "alpha": 20.0},
-    "fashion": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False},
+    "fashion": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": "unit_view"},
     "noisymnist": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False, "batch_size": 512},
     "cub": {"n_clusters": 10, "alpha": 60.0, "standardize": False},  # ours
 }
@@ -41,7 +41,7 @@ MVP_PRESETS: dict[str, dict[str, Any]] = {
     },
     "caltech5v": {"n_clusters": 7, "hidden": (512, 512, 2048), "reconstruction_weight": 5.0},  # ours
     "scene15": {"n_clusters": 15, "hidden": (512, 512, 2048), "reconstruction_weight": 10.0},
-    "fashion": {"n_clusters": 10, "standardize": False, **_MVP_OURS},  # ours
+    "fashion": {"n_clusters": 10, "standardize": "unit_view", **_MVP_OURS},  # ours
     "noisymnist": {"n_clusters": 10, "standardize": False, **_MVP_OURS},  # ours
     "cub": {"n_clusters": 10, "epochs": 50},
 }

@@ -34,7 +34,7 @@ class MVP(VariationalClusterer):
     hidden : tuple of int
         Widths of the encoders' hidden layers; the decoders mirror them.
     likelihood : {"gaussian", "laplace", "bernoulli"}, or one per view (sequence, or dict by view name)
-        ``"bernoulli"`` is for values in [0, 1], which are then not standardised.
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`).
     output : {"tanh", "linear", "sigmoid"}
         What decoders end in; the authors' tanh cannot reach values beyond ±1.
     reconstruction_weight : float
@@ -66,7 +66,7 @@ class MVP(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"zscore", "range", "unit"}
+    standardize : bool or {"zscore", "range", "unit", "unit_view"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.

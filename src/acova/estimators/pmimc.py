@@ -71,8 +71,9 @@ class PMIMC(AlignedClusterer):
     oracle_leak : bool
         Find lenders of the training samples with the *hidden* cells, as the authors' program does, and warn. Needs
         complete views and ``observed``; `predict` never reads hidden cells.
-    standardize : bool or {"zscore", "range", "unit"}
-        Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1].
+    standardize : bool or {"zscore", "range", "unit", "unit_view"}
+        Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
+        view as a whole.
     precision : {"auto", "bf16", "tf32", "float32"}
         Products of the networks on a GPU, in training.
 

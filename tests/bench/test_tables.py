@@ -1,3 +1,4 @@
+import itertools
 import json
 from dataclasses import replace
 
@@ -143,6 +144,27 @@ def test_methods_with_few_cells_are_left_out_and_two_are_needed(results):
         assert (found.n_cells, found.left_out) == (n_cells, left_out)
         full["d"] = 0.5
     assert list(comparison(results).ranks.index[:2]) == ["Concat", "KNNImpute"]
+    other = pd.DataFrame(np.arange(36.0).reshape(9, 4), columns=list("abcd"))
+    other.iloc[6:, :3] = np.nan  # as many cells each, but not the same: 4 methods x 3 cells < 3 x 6
+    other.iloc[:3, 3] = np.nan
+    found = compare(other)
+    assert (found.n_cells, found.left_out) == (6, ["d"])
+
+
+def test_the_comparison_is_of_the_largest_full_table():
+    """Against every set of methods, on tables with few patterns of missing cells."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        patterns = rng.random((2, 8)) < 0.6
+        means = pd.DataFrame(rng.random((8, 5)), columns=list("abcde"))
+        means = means.where(np.vstack([np.ones(8, bool), patterns])[rng.integers(3, size=5)].T)
+        sizes = [
+            means[list(chosen)].dropna().size
+            for count in range(2, 6)
+            for chosen in itertools.combinations(means.columns, count)
+        ]
+        found = compare(means)
+        assert (found.n_cells * len(found.ranks) if found else 0) == max(sizes)
 
 
 def made_up(spec, tmp_path):

@@ -39,10 +39,12 @@ class Comparison:
 def compare(means: pd.DataFrame, *, higher_is_better: bool = True) -> Comparison | None:
     """Compare methods by their means, cells in rows and methods in columns; None if fewer than two can be compared.
 
-    The cells that all have count; methods with few are left out where that leaves more results to compare.
+    The cells that all have count. Methods that lack some are left out where that leaves more results to compare: of the
+    sets of cells that one method has, or two have in common, the one that gives the largest table.
     """
-    counts = means.notna().sum()
-    tables = [means.loc[:, counts >= least].dropna() for least in sorted(set(counts[counts > 0]))]
+    has = {name: frozenset(means.index[means[name].notna()]) for name in means.columns}
+    common = dict.fromkeys(one & other for one in has.values() for other in has.values())
+    tables = [means.loc[means.index.isin(cells), [name for name in has if has[name] >= cells]] for cells in common]
     table = max((one for one in tables if one.shape[1] > 1), key=lambda one: one.size, default=pd.DataFrame())
     if table.empty:
         return None

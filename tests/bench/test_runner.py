@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -181,6 +182,14 @@ def test_a_group_gives_the_rows_of_its_members(folder):
     assert [row["together"] for row in together] == [4] * 4
     for one, other in zip(together, apart, strict=True):
         assert (one["key"], one["acc"], one["nmi"]) == (other["key"], other["acc"], other["nmi"])
+
+
+def test_a_group_shares_its_time_by_runs(folder, monkeypatch):
+    methods = [{"name": str(n), "use": "ACOVA", "settings": {**TINY, "n_init": n, "consensus": n > 1}} for n in (1, 3)]
+    clock = iter([10.0, 18.0])
+    monkeypatch.setattr("acova.bench.fitting.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    one, consensus = run_group(spec_in(folder, methods, missing=[30], runs=1).jobs(), "cpu")
+    assert (one["seconds"], consensus["seconds"]) == (2.0, 6.0)
 
 
 def test_on_a_gpu_groups_are_computed_here_and_written_one_by_one(folder, monkeypatch):

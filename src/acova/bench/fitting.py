@@ -206,8 +206,12 @@ def run_group(jobs: Sequence[Job], device: str = "auto") -> list[dict[str, Any]]
     start = time.perf_counter()
     try:
         models = _fitted(jobs, dataset, device)
-        seconds = (time.perf_counter() - start) / len(jobs)
-        return [_row(job, dataset, model, seconds, len(jobs)) for job, model in zip(jobs, models, strict=True)]
+        seconds = time.perf_counter() - start
+        shares = [getattr(model, "n_init", 1) if len(jobs) > 1 else 1 for model in models]
+        return [
+            _row(job, dataset, model, seconds * share / sum(shares), len(jobs))
+            for job, model, share in zip(jobs, models, shares, strict=True)
+        ]
     except Exception as error:  # a method may fail in any way; the row says how
         if len(jobs) > 1:
             half = len(jobs) // 2

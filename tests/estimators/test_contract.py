@@ -262,6 +262,9 @@ def test_presets_of_images_scale_pixels_as_their_data_sets_have_them(name, datas
     settings = {option: small[option] for option in ({*SMALL, *SETTINGS.get(name, {})} - {"standardize"}) & {*small}}
     model = METHODS[name].preset(dataset, **{**settings, "n_clusters": 3}).fit(views)
     assert clustering_accuracy(labels, model.labels_) > 0.9
+    if "bernoulli" in getattr(model, "_likelihoods", ()) or getattr(model, "output", "") == "sigmoid":
+        scaled = np.concatenate(model._scaling.transform(views))
+        np.testing.assert_allclose([scaled.min(), scaled.max()], [0, 1], atol=1e-6)
 
 
 def test_is_public_and_documented(name):

@@ -9,10 +9,10 @@ from acova.data import (
     Scaling,
     StoredViews,
     Views,
-    bounds,
+    features_of,
     make_observed,
     observed_counts,
-    share_a_scale,
+    scaled_moments,
 )
 
 
@@ -86,7 +86,60 @@ def test_features_of_one_kind_get_one_scale_and_others_their_own():
         alone = Scaling.fit(views, (kind,) * 4)
         np.testing.assert_array_equal(chosen.scales[v], alone.scales[v])
         np.testing.assert_array_equal(chosen.centers[v], alone.centers[v])
-    assert [share_a_scale(*limits) for limits in bounds(views)] == [True, True, True, False]
+    assert [features.share_a_scale() for features in features_of(views)] == [True, True, True, False]
+
+
+def test_measurements_brought_to_one_range_keep_a_scale_each():
+    """Descriptors divided by their own range share bounds with pixels, but their values lie between them."""
+    rng = np.random.default_rng(0)
+    raw = rng.normal(size=(300, 20)) * rng.gamma(1.0, size=20)
+    descriptors = (raw - raw.min(axis=0)) / np.ptp(raw, axis=0)
+    views = Views.of([descriptors, rng.random((300, 20)) < 0.5])
+    described, coins = features_of(views)
+    assert (described.low == 0).all()
+    assert (described.high == 1).all()
+    assert not described.share_a_scale()
+    assert coins.share_a_scale()
+    np.testing.assert_array_equal(Scaling.fit(views, ("auto",) * 2).scales[0], descriptors.std(axis=0))
+
+
+def words(n=120, size=400, seed=0):
+    """Counts of words in documents of six topics and very different lengths."""
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(size, 0.1), 6)
+    return rng.poisson(rng.gamma(1.0, 30.0, (n, 1)) * topics[rng.integers(0, 6, n)]).astype(float)
+
+
+def test_cosine_is_the_direction_of_each_row_centred_with_mean_variance_one():
+    counts, observed = words(), make_observed(120, 2, 0.5, random_state=0)
+    counts[3] = 0  # a document without words has no direction
+    views = Views.of([counts, np.ones((120, 1))], observed)
+    scaling = Scaling.fit(views, ("cosine", "none"))
+    assert scaling.unit_rows == (True, False)
+    seen = observed[:, 0]
+    lengths = np.array([np.sqrt(sum(cell**2 for cell in row)) for row in counts])
+    directions = counts / np.where(lengths > 0, lengths, 1)[:, None]
+    centred = directions - directions[seen].mean(axis=0)
+    expected = centred / np.sqrt(np.mean([column.var() for column in directions[seen].T]))
+    scaled = scaling.transform(views)[0]
+    np.testing.assert_allclose(scaled[seen], expected[seen], rtol=1e-5, atol=1e-6)
+    assert scaled[seen].var(axis=0).mean() == pytest.approx(1.0, abs=1e-5)
+    mean, variance = scaled_moments(views, scaling)[0]
+    np.testing.assert_allclose(mean, scaled[seen].mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(variance, scaled[seen].var(axis=0), atol=1e-4)
+    assert (scaling.transform(Views.of([counts[:2], np.ones((2, 1))], [[0, 1]] * 2))[0] == 0).all()  # no row to scale
+    # The length of a document says nothing: twice the text is the same direction.
+    again = scaling.transform(Views.of([2 * counts, np.ones((120, 1))], observed))[0]
+    np.testing.assert_allclose(again, scaled, atol=1e-6)
+
+
+def test_counts_of_words_get_the_cosine_and_a_table_with_rare_categories_does_not():
+    rng = np.random.default_rng(1)
+    rare = np.eye(60)[rng.integers(0, 60, 120)]
+    person = np.hstack([rng.normal(40, 12, (120, 1)), rng.normal(170, 9, (120, 1)), rare])
+    views = Views.of([words(), person, rng.normal(size=(120, 50)) ** 2, rare])
+    assert (person == 0).mean() > 0.9
+    assert Scaling.fit(views, ("auto",) * 4).unit_rows == (True, False, False, False)
 
 
 def test_range_maps_a_view_into_an_interval_of_length_one_around_its_mean():
@@ -158,10 +211,13 @@ def stored_and_in_memory(folder, dtype, seed=0):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("kinds", [("zscore",) * 3, ("range",) * 3, ("none", "zscore", "range"), ("none",) * 3])
+@pytest.mark.parametrize(
+    "kinds", [("zscore",) * 3, ("range",) * 3, ("none", "zscore", "range"), ("cosine", "auto", "auto")]
+)
 def test_stored_views_give_the_scaling_of_views_in_memory(tmp_path, kinds, dtype):
     stored, views = stored_and_in_memory(tmp_path, dtype)
     found, expected = Scaling.fit(stored, kinds), Scaling.fit(views, kinds)
+    assert found.unit_rows == expected.unit_rows
     for mine, other in zip((*found.centers, *found.scales), (*expected.centers, *expected.scales), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-10)
         assert mine.dtype == np.float64
@@ -185,19 +241,20 @@ def test_one_block_gives_the_statistics_of_all_rows_at_once_to_the_bit(dtype):
 def test_bounds_and_counts_are_those_of_the_observed_rows(tmp_path, dtype):
     stored, views = stored_and_in_memory(tmp_path, dtype)
     for given in (stored, views):
-        for v, (low, high) in enumerate(bounds(given)):
+        for v, features in enumerate(features_of(given)):
             columns = views.rows(v).T
-            np.testing.assert_array_equal(low, [min(column) for column in columns])
-            np.testing.assert_array_equal(high, [max(column) for column in columns])
+            np.testing.assert_array_equal(features.low, [min(column) for column in columns])
+            np.testing.assert_array_equal(features.high, [max(column) for column in columns])
         np.testing.assert_array_equal(observed_counts(given), views.observed.sum(axis=0))
         assert observed_counts(given).dtype == np.int64
 
 
 def test_a_view_seen_nowhere_has_no_bounds_and_teaches_nothing():
     views = Views.of({"a": np.ones((2, 2)), "b": np.ones((2, 1))}, [[1, 0], [1, 0]])
-    np.testing.assert_array_equal(bounds(views)[1], [[np.inf], [-np.inf]])
+    nowhere = features_of(views)[1]
+    assert (nowhere.low, nowhere.high) == (np.inf, -np.inf)
     np.testing.assert_array_equal(observed_counts(views), [2, 0])
-    for kind in ("zscore", "range", "auto"):
+    for kind in ("zscore", "range", "cosine", "auto"):
         with pytest.raises(DataError, match=r"Scaling: view 'b' is observed for no sample.*leave it out"):
             Scaling.fit(views, (kind, kind))
     assert Scaling.fit(views, ("zscore", "none")).scales[1] == 1

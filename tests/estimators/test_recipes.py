@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from acova import ACOVA
 from acova.base import OptionError
-from acova.data import StoredViews, Views
+from acova.data import StoredViews, Views, make_observed
 from acova.estimators import RECIPES
 from acova.estimators.neighbours import neighbour_means
 from acova.functional import reconstruction
@@ -94,6 +94,32 @@ def test_widths_chosen_by_size_are_saved_with_the_model(toy, tmp_path):
     loaded = ACOVA.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.predict(toy[0]), model.labels_)
     assert loaded.score(toy[0]) == model.score(toy[0])  # the weights of the views came along
+
+
+def make_documents(seed=0, n=240, size=600, n_topics=4):
+    """Two views that count words: in each a topic has its own words, and documents are long or short."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, n_topics, n)
+    views = []
+    for _ in range(2):
+        topical, common = rng.dirichlet(np.full(size, 0.1), n_topics)[topic], rng.dirichlet(np.full(size, 0.1))
+        views.append(rng.poisson((5 + rng.gamma(1.0, 40.0, (n, 1))) * (0.7 * topical + 0.3 * common)).astype(float))
+    return Views.of(views, make_observed(n, 2, 0.5, random_state=seed)), topic
+
+
+def test_counts_of_words_are_compared_by_direction_and_a_loaded_model_does_the_same(tmp_path):
+    views, topic = make_documents()
+    given = {"hidden": (32, 32), "pretrain_epochs": 20, "warmup_epochs": 40, "epochs": 20, "random_state": 0}
+    models = {kind: ACOVA(4, **given, standardize=kind, device="cpu").fit(views) for kind in (None, True)}
+    accuracy = {kind: clustering_accuracy(topic, model.labels_) for kind, model in models.items()}
+    assert accuracy[None] > 0.8
+    assert accuracy[True] < 0.6  # one by one, rare words weigh as much as telling ones
+    model = models[None]
+    model.save(tmp_path / "run")
+    loaded = ACOVA.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict_proba(views), model.predict_proba(views))
+    longer = Views.of([3 * array for array in views.arrays], views.observed)
+    np.testing.assert_allclose(loaded.transform(longer), model.latent_, atol=1e-4)
 
 
 @pytest.mark.parametrize("standardize", [True, False])

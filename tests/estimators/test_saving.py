@@ -28,6 +28,13 @@ def test_a_loaded_model_predicts_the_same_bits(toy, fitted, run):
     np.testing.assert_array_equal(loaded.predict(only_text), fitted.predict(only_text))
 
 
+def test_a_run_from_before_there_was_the_cosine_still_loads(toy, fitted, run):
+    config = json.loads((run / "config.json").read_text())
+    del config["unit_rows"]
+    (run / "config.json").write_text(json.dumps(config))
+    np.testing.assert_array_equal(ACOVA.load(run).predict_proba(toy[0]), fitted.predict_proba(toy[0]))
+
+
 def test_a_loaded_model_remembers_everything(fitted, run):
     loaded = ACOVA.load(run)
     assert loaded.get_params() == fitted.get_params()

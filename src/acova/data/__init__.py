@@ -6,7 +6,7 @@ from acova.data.formats import Dataset, read_views
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.omics import add_results, is_omics, read_omics, write_omics
-from acova.data.preprocessing import SCALINGS, TO_UNIT, Scaling, bounds, observed_counts, scaled_moments, share_a_scale
+from acova.data.preprocessing import SCALINGS, TO_UNIT, Features, Scaling, features_of, observed_counts, scaled_moments
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
 from acova.data.views import Views, stack_views
@@ -17,15 +17,16 @@ __all__ = [
     "SCALINGS",
     "TO_UNIT",
     "Dataset",
+    "Features",
     "Inspection",
     "Scaling",
     "StoredViews",
     "Summary",
     "Views",
     "add_results",
-    "bounds",
     "count_patterns",
     "dataset_names",
+    "features_of",
     "given_sizes",
     "inspect_data",
     "is_omics",
@@ -36,7 +37,6 @@ __all__ = [
     "read_omics",
     "read_views",
     "scaled_moments",
-    "share_a_scale",
     "stack_views",
     "write_omics",
 ]

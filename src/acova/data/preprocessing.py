@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +17,26 @@ Affine = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 _SPANS, _MOST = 0.9, 0.5
 """Share of the view's range that a feature must span, and share of such features, for one scale of the view."""
+_AT_ENDS = 0.3
+"""Variance of features of one kind, as a share of what it would be with all values at the ends of the range."""
+_ZEROS = 0.8
+"""Share of the cells that are zero in a bag of words."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map per view, ``(x - center) / scale``, that never saw a hidden cell.
+    """A map per view, ``(x - center) / scale``, that never saw a hidden cell.
 
     Attributes
     ----------
     centers, scales : tuple of arrays of shape (n_features_of_view,)
+    unit_rows : tuple of bool
+        Whether every row x of the view is brought to length 1 first; empty means none is.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
+    unit_rows: tuple[bool, ...] = ()
 
     @classmethod
     def fit(cls, views: Views | StoredViews, kinds: tuple[str, ...]) -> "Scaling":
@@ -38,10 +45,12 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "auto", "unit", "unit_view", "none" per view
+        kinds : one of "zscore", "range", "cosine", "auto", "unit", "unit_view", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
-            ``"range"``: one mean and one range for the whole view; ``"auto"``: the range where at least half of the
-            features span nine tenths of it, as pixels, ratings and zeros and ones do, else the z-score;
+            ``"range"``: one mean and one range for the whole view; ``"cosine"``: every row to length 1, every feature
+            to mean 0, and the mean of their variances to 1; ``"auto"``: the range where at least half of the features
+            span nine tenths of it and values are common at its ends, as with pixels, ratings and zeros and ones; the
+            cosine where at least four fifths of the cells are zero, as in counts of words; else the z-score;
             ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
             its least and its largest value; ``"none"``: as is.
         """
@@ -54,8 +63,8 @@ class Scaling:
                     rows = block.rows(v)
                     if len(rows):
                         learner.add(rows)
-        pairs = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
-        return cls(tuple(center for center, _ in pairs), tuple(scale for _, scale in pairs))
+        maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
+        return cls(*zip(*maps, strict=True))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
         """Return one scaled float32 array per view, hidden rows filled with zeros."""
@@ -63,9 +72,13 @@ class Scaling:
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
-            out[seen] = (array[seen] - self.centers[v]) / self.scales[v]
+            out[seen] = (self.before_map(v, array[seen]) - self.centers[v]) / self.scales[v]
             scaled.append(out)
         return scaled
+
+    def before_map(self, v: int, rows: FloatArray) -> FloatArray:
+        """Return rows of view v as center and scale are meant for them."""
+        return _unit(rows) if self.unit_rows and self.unit_rows[v] else rows
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
@@ -75,7 +88,7 @@ def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]
         for v, learner in enumerate(learners):
             rows = block.rows(v)
             if len(rows):
-                learner.partial_fit(rows.astype(np.float64, copy=False))
+                learner.partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))
     return [
         ((learner.mean_ - center) / scale, learner.var_ / scale**2)
         if hasattr(learner, "var_")
@@ -84,24 +97,63 @@ def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]
     ]
 
 
-def bounds(views: Views | StoredViews) -> list[Affine]:
-    """Return the smallest and the largest observed value of every feature, view by view; infinities where none is."""
-    learners = [_ByFeatureRange(size) for size in views.sizes]
+class Features:
+    """What the observed rows of a view, given in any number of blocks, say of its features.
+
+    Attributes
+    ----------
+    low, high : arrays of shape (n_features,)
+        The smallest and the largest value; infinities where there is no row.
+    moments : StandardScaler
+        Means and variances.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
+        self.moments = StandardScaler()
+        self._rows, self._present = 0, np.zeros(size, dtype=np.int64)
+
+    def add(self, rows: FloatArray) -> None:
+        """Take more rows into account."""
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        self.moments.partial_fit(rows.astype(np.float64, copy=False))
+        self._rows += len(rows)
+        self._present += np.count_nonzero(rows, axis=0)
+
+    def share_a_scale(self) -> bool:
+        """Tell whether the features are of one kind, as pixels, ratings and zeros and ones are.
+
+        Most span (nearly) the range of them all, and values are common at its ends. A pixel that is hardly ever lit is
+        then no event of its own to be blown up. Measurements brought to [0, 1] one by one share bounds, too, but most
+        of their values lie between them.
+        """
+        least, spread = self.low.min(), self.high.max() - self.low.min()
+        if not spread > 0:
+            return True
+        spanned = (self.high - self.low >= _SPANS * spread).mean()
+        means = (self.moments.mean_ - least) / spread
+        at_ends = (means * (1 - means)).sum() * spread**2
+        return bool(spanned >= _MOST and self.moments.var_.sum() >= _AT_ENDS * at_ends)
+
+    def are_counts_of_words(self) -> bool:
+        """Tell whether the view is a bag of words: nearly all cells are zero, and rows are not long by one feature.
+
+        That is, features that most rows have hold less than half of all squares.
+        """
+        shares = self._present / self._rows
+        squares = self.moments.var_ + self.moments.mean_**2
+        return bool(1 - shares.mean() >= _ZEROS and squares[shares > 0.5].sum() < 0.5 * squares.sum())
+
+
+def features_of(views: Views | StoredViews) -> list[Features]:
+    """Return what the observed rows of each view say of its features."""
+    learners = [Features(size) for size in views.sizes]
     for block in blocks_of(views):
         for v, learner in enumerate(learners):
             rows = block.rows(v)
             if len(rows):
                 learner.add(rows)
-    return [(learner.low, learner.high) for learner in learners]
-
-
-def share_a_scale(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
-    """Tell whether features with these bounds are of one kind: most span (nearly) the range of them all.
-
-    Pixels, ratings, zeros and ones do. A pixel that is hardly ever lit is then no event of its own to be blown up.
-    """
-    spans = high - low >= _SPANS * (high.max() - low.min())
-    return bool(spans.mean() >= _MOST)
+    return learners
 
 
 def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
@@ -112,11 +164,24 @@ def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
     return counts
 
 
+def _unit(rows: FloatArray) -> NDArray[np.float64]:
+    """Return rows of length 1; zeros stay zeros."""
+    rows = rows.astype(np.float64, copy=False)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1.0)
+
+
+class _Map(NamedTuple):
+    center: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    unit_rows: bool = False
+
+
 class _Learner(Protocol):
     """Learns the map of one view from its observed rows, given in any number of blocks."""
 
     def add(self, rows: FloatArray) -> None: ...
-    def result(self, name: str) -> Affine: ...
+    def result(self, name: str) -> _Map: ...
 
 
 class _Identity:
@@ -126,8 +191,8 @@ class _Identity:
     def add(self, rows: FloatArray) -> None:
         pass
 
-    def result(self, name: str) -> Affine:
-        return np.zeros(self._size), np.ones(self._size)
+    def result(self, name: str) -> _Map:
+        return _Map(np.zeros(self._size), np.ones(self._size))
 
 
 class _ByFeature:
@@ -137,9 +202,9 @@ class _ByFeature:
     def add(self, rows: FloatArray) -> None:
         self._scaler.partial_fit(rows.astype(np.float64, copy=False))
 
-    def result(self, name: str) -> Affine:
+    def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))
-        return self._scaler.mean_, self._scaler.scale_
+        return _Map(self._scaler.mean_, self._scaler.scale_)
 
 
 class _ByFeatureRange:
@@ -149,10 +214,10 @@ class _ByFeatureRange:
     def add(self, rows: FloatArray) -> None:
         self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
 
-    def result(self, name: str) -> Affine:
+    def result(self, name: str) -> _Map:
         _check_seen(name, bool((self.low <= self.high).all()))
         spread = self.high - self.low
-        return self.low, np.where(spread > 0, spread, 1.0)
+        return _Map(self.low, np.where(spread > 0, spread, 1.0))
 
 
 class _ByView:
@@ -165,10 +230,10 @@ class _ByView:
         self._total += float(rows.sum(dtype=np.float64))
         self._cells += rows.size
 
-    def result(self, name: str) -> Affine:
+    def result(self, name: str) -> _Map:
         _check_seen(name, self._cells > 0)
         spread = self._high - self._low
-        return np.full(self._size, self._zero()), np.full(self._size, spread or 1.0)
+        return _Map(np.full(self._size, self._zero()), np.full(self._size, spread or 1.0))
 
     def _zero(self) -> float:
         return self._total / self._cells
@@ -179,17 +244,35 @@ class _ByViewFromItsLeast(_ByView):
         return self._low
 
 
-class _ByKind:
+class _ByDirection:
     def __init__(self, size: int) -> None:
-        self._by_feature, self._by_view, self._bounds = _ByFeature(size), _ByView(size), _ByFeatureRange(size)
+        self._scaler = StandardScaler()
 
     def add(self, rows: FloatArray) -> None:
-        for learner in (self._by_feature, self._by_view, self._bounds):
+        self._scaler.partial_fit(_unit(rows))
+
+    def result(self, name: str) -> _Map:
+        _check_seen(name, hasattr(self._scaler, "mean_"))
+        # The scaler takes constant features, up to rounding, for ones of scale 1.
+        varies = self._scaler.scale_ != 1.0
+        spread = np.sqrt(np.where(varies, self._scaler.var_, 0.0).mean())
+        return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
+
+
+class _ByKind:
+    def __init__(self, size: int) -> None:
+        self._features, self._by_view, self._by_direction = Features(size), _ByView(size), _ByDirection(size)
+
+    def add(self, rows: FloatArray) -> None:
+        for learner in (self._features, self._by_view, self._by_direction):
             learner.add(rows)
 
-    def result(self, name: str) -> Affine:
-        one_scale = share_a_scale(self._bounds.low, self._bounds.high)
-        return (self._by_view if one_scale else self._by_feature).result(name)
+    def result(self, name: str) -> _Map:
+        if self._features.share_a_scale():
+            return self._by_view.result(name)
+        if self._features.are_counts_of_words():
+            return self._by_direction.result(name)
+        return _Map(self._features.moments.mean_, self._features.moments.scale_)
 
 
 def _check_seen(name: str, seen: bool) -> None:
@@ -201,6 +284,7 @@ def _check_seen(name: str, seen: bool) -> None:
 _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "zscore": _ByFeature,
     "range": _ByView,
+    "cosine": _ByDirection,
     "auto": _ByKind,
     "unit": _ByFeatureRange,
     "unit_view": _ByViewFromItsLeast,

@@ -33,8 +33,8 @@ class ACOVA(VariationalClusterer):
         of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
     likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
-        ``"auto"`` (robust) takes it for views in [0, 1] most features of which span it, as pixels and zeros and ones
-        do, else ``"gaussian"`` (paper).
+        ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
+        ``"gaussian"`` (paper).
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.
@@ -111,11 +111,12 @@ class ACOVA(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool, {"auto", "zscore", "range", "unit", "unit_view"} or None
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
-        ``"range"`` by one mean and range per view, ``"auto"`` (robust) by the range where most features share
-        it, as pixels, ratings or zeros and ones do, else feature by feature; ``"unit"`` every feature to [0, 1],
-        ``"unit_view"`` the whole view, by its least and largest value.
+        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
+        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
+        the cosine for counts of words (nearly all cells are zero), else feature by feature.
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}

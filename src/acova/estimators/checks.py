@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from acova.base import DataError, OptionError, check_choice, check_number
-from acova.data import SCALINGS, TO_UNIT, StoredViews, Views, bounds, share_a_scale
+from acova.data import SCALINGS, TO_UNIT, Features, StoredViews, Views, features_of
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
@@ -114,18 +111,16 @@ def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[st
         return likelihoods
     to_unit = settings.standardize in TO_UNIT
     return tuple(
-        _likelihood_of(who, name, likelihood, to_unit, *limits)
-        for name, likelihood, limits in zip(views.names, likelihoods, bounds(views), strict=True)
+        _likelihood_of(who, name, likelihood, to_unit, features)
+        for name, likelihood, features in zip(views.names, likelihoods, features_of(views), strict=True)
     )
 
 
-def _likelihood_of(
-    who: str, name: str, likelihood: str, to_unit: bool, low: NDArray[np.float64], high: NDArray[np.float64]
-) -> str:
-    """Return the likelihood of a view whose features have these bounds, and are or are not scaled to [0, 1]."""
-    least, most = low.min(), high.max()
+def _likelihood_of(who: str, name: str, likelihood: str, to_unit: bool, features: Features) -> str:
+    """Return the likelihood of a view with these features, which are or are not scaled to [0, 1]."""
+    least, most = features.low.min(), features.high.max()
     if likelihood == "auto":
-        return "bernoulli" if 0 <= least <= most <= 1 and share_a_scale(low, high) else "gaussian"
+        return "bernoulli" if 0 <= least <= most <= 1 and features.share_a_scale() else "gaussian"
     if likelihood == "bernoulli" and not to_unit and (least < 0 or most > 1):
         msg = (
             f"{who}: view {name!r} has values from {least:g} to {most:g}, but the Bernoulli "

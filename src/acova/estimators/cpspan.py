@@ -75,7 +75,7 @@ class CPSPAN(AlignedClusterer):
     oracle_leak : bool
         Find lenders of the training samples with the *hidden* cells, as the authors' program does, and warn. Needs
         complete views and ``observed``; `predict` never reads hidden cells.
-    standardize : bool or {"zscore", "range", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     precision : {"auto", "bf16", "tf32", "float32"}

@@ -75,7 +75,7 @@ class DCP(CodeClusterer):
     drop_last : bool
         Leave out the last batch of every epoch, even a full one, as the authors' program does: with no more complete
         samples than `batch_size`, nothing is trained. By default all complete samples are used.
-    standardize : bool or {"zscore", "range", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     precision : {"auto", "bf16", "tf32", "float32"}

@@ -84,7 +84,7 @@ class DSIMVC(CodeClusterer):
     drop_last : bool
         Leave out a last batch that is not full when the first network is trained by contrast, as the authors' program
         does: with fewer complete samples than `batch_size`, it is not.
-    standardize : bool or {"zscore", "range", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     precision : {"auto", "bf16", "tf32", "float32"}

@@ -66,7 +66,7 @@ class MVP(VariationalClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"zscore", "range", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.

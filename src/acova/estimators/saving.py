@@ -40,6 +40,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "params": params,
         "fitted": {name: getattr(model, name) for name in (*_FITTED, *model._fitted)},
         **told,
+        "unit_rows": model._scaling.unit_rows,
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": None if model.index_.equals(pd.RangeIndex(len(model.index_))) else model.index_.tolist(),
@@ -83,8 +84,8 @@ def _unpacked(
     if config["feature_names"] is not None:
         model.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     n_views = len(model.view_sizes_)
-    arrays = [tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale")]
-    model._scaling = Scaling(*arrays)
+    centers, scales = (tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale"))
+    model._scaling = Scaling(centers, scales, tuple(config.get("unit_rows", ())))
     model.summary_ = _summary(tensors, n_views)
     model._unpack(tensors, config)
     for name in set(cls._per_sample) - set(config.get("on_disk", ())):

@@ -32,7 +32,7 @@ class BSV(TableClusterer):
         Number of clusters.
     view : str or None
         The view that `labels_` and `predict` speak for; None takes the one that k-means explains best.
-    standardize : bool or {"zscore", "range"}
+    standardize : bool or {"zscore", "range", "cosine"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
         Restarts of k-means.
@@ -133,7 +133,7 @@ class Concat(TableClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    standardize : bool or {"zscore", "range"}
+    standardize : bool or {"zscore", "range", "cosine"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same. Otherwise wide views, or
@@ -190,7 +190,7 @@ class KNNImpute(TableClusterer):
         Number of clusters.
     n_neighbors : int
         How many neighbours fill a hidden row.
-    standardize : bool or {"zscore", "range"}
+    standardize : bool or {"zscore", "range", "cosine"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same.

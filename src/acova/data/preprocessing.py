@@ -1,6 +1,6 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -31,12 +31,12 @@ class Scaling:
     ----------
     centers, scales : tuple of arrays of shape (n_features_of_view,)
     unit_rows : tuple of bool
-        Whether every row x of the view is brought to length 1 first; empty means none is.
+        Whether every row x of the view is brought to length 1 first.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
-    unit_rows: tuple[bool, ...] = ()
+    unit_rows: tuple[bool, ...]
 
     @classmethod
     def fit(cls, views: Views | StoredViews, kinds: tuple[str, ...]) -> "Scaling":
@@ -58,11 +58,8 @@ class Scaling:
             check_choice("Scaling", "kind", kind, SCALINGS)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
         if any(kind != "none" for kind in kinds):
-            for block in blocks_of(views):
-                for v, learner in enumerate(learners):
-                    rows = block.rows(v)
-                    if len(rows):
-                        learner.add(rows)
+            for v, rows in _observed_rows(views):
+                learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
         return cls(*zip(*maps, strict=True))
 
@@ -78,17 +75,14 @@ class Scaling:
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
-        return _unit(rows) if self.unit_rows and self.unit_rows[v] else rows
+        return _unit(rows) if self.unit_rows[v] else rows
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     learners = [StandardScaler() for _ in range(views.n_views)]
-    for block in blocks_of(views):
-        for v, learner in enumerate(learners):
-            rows = block.rows(v)
-            if len(rows):
-                learner.partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))
+    for v, rows in _observed_rows(views):
+        learners[v].partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))
     return [
         ((learner.mean_ - center) / scale, learner.var_ / scale**2)
         if hasattr(learner, "var_")
@@ -148,11 +142,8 @@ class Features:
 def features_of(views: Views | StoredViews) -> list[Features]:
     """Return what the observed rows of each view say of its features."""
     learners = [Features(size) for size in views.sizes]
-    for block in blocks_of(views):
-        for v, learner in enumerate(learners):
-            rows = block.rows(v)
-            if len(rows):
-                learner.add(rows)
+    for v, rows in _observed_rows(views):
+        learners[v].add(rows)
     return learners
 
 
@@ -164,8 +155,17 @@ def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
     return counts
 
 
+def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray]]:
+    """Yield the number of a view and some rows that it has, until all rows of all views were there."""
+    for block in blocks_of(views):
+        for v in range(views.n_views):
+            rows = block.rows(v)
+            if len(rows):
+                yield v, rows
+
+
 def _unit(rows: FloatArray) -> NDArray[np.float64]:
-    """Return rows of length 1; zeros stay zeros."""
+    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses."""
     rows = rows.astype(np.float64, copy=False)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1.0)

@@ -85,7 +85,7 @@ def _unpacked(
         model.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     n_views = len(model.view_sizes_)
     centers, scales = (tuple(tensors[f"{kind}.{v}"].numpy() for v in range(n_views)) for kind in ("center", "scale"))
-    model._scaling = Scaling(centers, scales, tuple(config.get("unit_rows", ())))
+    model._scaling = Scaling(centers, scales, tuple(config.get("unit_rows", [False] * n_views)))
     model.summary_ = _summary(tensors, n_views)
     model._unpack(tensors, config)
     for name in set(cls._per_sample) - set(config.get("on_disk", ())):

@@ -109,8 +109,8 @@ class Job:
         """Name what decides the result: the same in every benchmark that asks for the same fit.
 
         What a recipe stands for is part of it: rows of another recipe are not taken for this one's. How it follows the
-        number of samples is not: whoever changes that (`BY_SIZE` and the ``auto_`` functions of `estimators.presets`)
-        removes the rows that were made before.
+        data is not: whoever changes that (`BY_SIZE` and the ``auto_`` functions of `estimators.presets`, `Features` of
+        `data.preprocessing`) removes the rows that were made before.
         """
         from acova.bench.fitting import recipe_of, settings_of
 

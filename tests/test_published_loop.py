@@ -7,7 +7,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from acova.data import Dataset, Scaling, Views, make_observed
-from acova.functional import Fused, correlation_matrix, fuse, log_joint, objective_parts
+from acova.functional import Fused, correlation_matrix, fuse, log_joint, objective_parts, total_reconstruction
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
 
@@ -77,7 +77,8 @@ def test_loss_is_composed_of_the_librarys_parts(published):
     joint = log_joint(assigned, *prior).exp() + 1e-10
     shares = (joint / joint.sum(-1, keepdim=True)).log()
     outputs = [view.decoder(decoded) for view in network.views]
-    parts = objective_parts(views, outputs, seen, likelihoods, (mean, std), fused, shares, prior)
+    decoded = total_reconstruction(views, outputs, seen.double(), likelihoods)
+    parts = objective_parts(decoded, seen, (mean, std), fused, shares, prior)
     theirs = parts.mean().total(7.0)
     torch.testing.assert_close(ours, theirs)
     parameters = list(network.parameters())

@@ -1,18 +1,21 @@
 """Clipping and Adam for runs that train together, every run with its own gradient norm and learning rates."""
 
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
+from acova import kernels
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:
     from acova.engine.loop import Phase
 
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
+_LARGE = 2**20
+"""Numbers of all runs together that keep a GPU busy."""
 
 
 class Optimiser(Protocol):
@@ -33,12 +36,8 @@ class Optimiser(Protocol):
 
 def new_optimiser(phase: "Phase", runs: Runs) -> Optimiser:
     """Return the fastest optimiser there is for the device."""
-    if next(iter(runs.parameters.values())).is_cuda and find_spec("triton") is not None:
-        from acova.engine import kernels
-
-        if kernels.work():
-            return FusedAdam(phase, runs)
-    return TorchAdam(phase, runs)
+    on_gpu = next(iter(runs.parameters.values())).is_cuda
+    return FusedAdam(phase, runs) if on_gpu and kernels.compile_here() else TorchAdam(phase, runs)
 
 
 class TorchAdam:
@@ -100,13 +99,14 @@ class TorchAdam:
 class FusedAdam:
     """The same in two passes over memory on a GPU: one for the norms, one that clips and moves.
 
-    Sums of squares are added block by block in a fixed order, so that a run repeats.
+    Sums of squares are added block by block in a fixed order, so that a run repeats. A process by itself adds up those
+    of a gradient as soon as backward has made it, beside what is left of it; several average their gradients first.
     """
 
     def __init__(self, phase: "Phase", runs: Runs) -> None:
-        from acova.engine import kernels
+        from acova.kernels import adam
 
-        self._kernels = kernels
+        self._kernels = adam
         self._clip_norm = phase.clip_norm
         count = len(runs) if runs.stacked else 1
         self._parameters = [runs.parameters[name] for group in phase.groups for name in group.names]
@@ -114,33 +114,70 @@ class FusedAdam:
         self._rates = [torch.tensor(_each_rate(group, count), device=device) for group in phase.groups]
         self._rate_of = [number for number, group in enumerate(phase.groups) for _ in group.names]
         self._sizes = [parameter.numel() // count for parameter in self._parameters]
-        blocks = [kernels.blocks_of(size) for size in self._sizes]
+        blocks = [adam.blocks_of(size) for size in self._sizes]
         self._starts = [sum(blocks[:number]) for number in range(len(blocks))]
         self._squares = torch.zeros(count, sum(blocks), device=device)
         self._factors = torch.ones(count, device=device)
         self._steps = torch.zeros((), dtype=torch.float64, device=device)
         self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self._parameters]
+        self._added: set[int] = set()
+        if runs.processes.size == 1 and phase.clip_norm is not None:
+            self._add_squares_in_backward()
 
     @torch.no_grad()
     def step(self) -> Tensor | None:
         """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
-        gradients = [None if p.grad is None else p.grad.contiguous() for p in self._parameters]
-        if self._clip_norm is not None:
-            for gradient, size, start in zip(gradients, self._sizes, self._starts, strict=True):
-                if gradient is not None:
-                    self._kernels.sum_squares(gradient, self._squares, size, start)
-            norms = self._squares.sum(1).sqrt()
-            self._factors = (self._clip_norm / (norms + 1e-6)).clamp(max=1.0)
         self._steps += 1
-        # In float64: 1 - 0.999 has few digits left in float32.
-        corrections = torch.stack([1 - BETA_1**self._steps, (1 - BETA_2**self._steps).sqrt()]).float()
-        for number, (parameter, gradient) in enumerate(zip(self._parameters, gradients, strict=True)):
-            if gradient is not None:
-                rates, moments = self._rates[self._rate_of[number]], self._moments[number]
-                self._kernels.move(
-                    parameter, gradient, *moments, self._factors, rates, corrections, self._sizes[number]
-                )
+        if self._clip_norm is not None:
+            for number in set(range(len(self._parameters))) - self._added:
+                self._add_squares(number)
+            self._added.clear()
+            self._kernels.shorten(self._squares, self._factors, self._clip_norm)
+        # Small parameters would each wait for the one before, and leave most of the device idle.
+        with kernels.beside(self._factors) as small:
+            self._move(lambda parameter: parameter.numel() < _LARGE)
+        self._move(lambda parameter: parameter.numel() >= _LARGE)
+        kernels.wait_for(small)
         return None if self._clip_norm is None else self._factors < 1.0
+
+    def _add_squares_in_backward(self) -> None:
+        optimiser = weakref.ref(self)
+
+        def hook_of(number: int) -> Callable[[Tensor], None]:
+            def hook(_: Tensor) -> None:
+                if (me := optimiser()) is not None:
+                    me._add_squares(number)
+                    me._added.add(number)
+
+            return hook
+
+        hooks = [
+            parameter.register_post_accumulate_grad_hook(hook_of(number))  # type: ignore[no-untyped-call]
+            for number, parameter in enumerate(self._parameters)
+        ]
+        weakref.finalize(self, lambda: [hook.remove() for hook in hooks])
+
+    @torch.no_grad()
+    def _add_squares(self, number: int) -> None:
+        gradient = self._parameters[number].grad
+        if gradient is not None:
+            place = self._sizes[number], self._starts[number]
+            self._kernels.sum_squares(gradient.contiguous(), self._squares, *place)
+
+    def _move(self, wanted: Callable[[Tensor], bool]) -> None:
+        for number, parameter in enumerate(self._parameters):
+            if parameter.grad is not None and wanted(parameter):
+                self._kernels.move(
+                    parameter,
+                    parameter.grad.contiguous(),
+                    *self._moments[number],
+                    self._factors,
+                    self._rates[self._rate_of[number]],
+                    self._steps,
+                    self._sizes[number],
+                    (BETA_1, BETA_2),
+                    EPS,
+                )
 
     def decay(self, factor: float) -> None:
         """Multiply all learning rates."""

@@ -1,6 +1,6 @@
 """The training loop."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from acova.base import Streams, TrainingError
-from acova.engine.data import RunData, StreamedData, batch_sizes, fill_noise
+from acova.engine.data import RunData, StreamedData, Window, batch_sizes, fill_noise
 from acova.engine.keeper import Keeper, State
 from acova.engine.runs import Loss, Runs
 from acova.engine.step import CLIPPED, Step
@@ -124,6 +124,7 @@ class Trainer:
         if not phase.epochs or not batch_sizes(self.data.n_samples, phase.batch_size, phase.drop_last):
             return
         step = Step(phase, self.runs, self.data.resident)
+        draws = _Draws(self.data, step.noise, [stream.child(phase.name) for stream in self._streams])
         stopping = _Stopping(phase, self.runs)
         epoch, skip = 0, 0
         if state is not None:
@@ -134,18 +135,15 @@ class Trainer:
             stopping.load(state)
             epoch, skip = state.epoch, state.step
         while epoch < phase.epochs and not stopping.all_stopped:
-            self._epoch(phase, step, stopping, epoch, skip)
+            self._epoch(phase, step, draws, stopping, epoch, skip)
             epoch, skip = epoch + 1, 0
         stopping.put_back()
 
-    def _epoch(self, phase: Phase, step: Step, stopping: "_Stopping", epoch: int, skip: int) -> None:
-        own = [stream.child(phase.name) for stream in self._streams]
+    def _epoch(self, phase: Phase, step: Step, draws: "_Draws", stopping: "_Stopping", epoch: int, skip: int) -> None:
         if not skip:
             self._begin_epoch(phase, step, epoch)
         taken, seen = 0, 0
-        for window in self.data.windows(own, epoch):
-            for run, streams in enumerate(own):
-                fill_noise(step.noise[run], window.spans, streams, epoch)
+        for window in draws.windows(epoch):
             for rows, batch in window.batches(phase.batch_size, phase.drop_last):
                 taken, seen = taken + 1, seen + batch
                 if taken <= skip:
@@ -156,6 +154,8 @@ class Trainer:
                         State(phase.name, epoch, taken, self.records, *stopping.state(), self._held(step))
                     )
         step.end_epoch(epoch)
+        if phase.before_epoch is None and epoch + 1 < phase.epochs:
+            draws.look_ahead(epoch + 1)
         latest = self._latest(phase, epoch, step, seen)
         for run, record in enumerate(latest):
             if stopping.stopped[run] is None:
@@ -200,6 +200,50 @@ class Trainer:
             {"phase": phase.name, "epoch": epoch + 1, **dict(zip(names, column.tolist(), strict=True))}
             for column in values.T
         ]
+
+
+class _Draws:
+    """The order and the noise of every epoch of a phase; the noise lies in a fixed place (R, n, …).
+
+    Many small draws keep the host busy. Where data are on a GPU, those of the next epoch can be made while it works off
+    this one's steps, before the host waits for it, and beside them.
+    """
+
+    def __init__(self, data: RunData | StreamedData, noise: Tensor, streams: Sequence[Streams]) -> None:
+        self._data, self._noise, self._streams = data, noise, streams
+        self._ready: tuple[int, Window, Tensor] | None = None
+        if noise.is_cuda:
+            self._beside: Any = torch.cuda.Stream(noise.device)  # type: ignore[no-untyped-call]
+            self._begun = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def windows(self, epoch: int) -> Iterator[Window]:
+        """Yield every window, its noise in its place."""
+        if self._ready is None or self._ready[0] != epoch:
+            for window in self._data.windows(self._streams, epoch):
+                self._draw(self._noise, window, epoch)
+                yield window
+            return
+        _, window, noise = self._ready
+        here = torch.cuda.current_stream(self._noise.device)
+        here.wait_stream(self._beside)
+        self._noise.copy_(noise)
+        self._begun.record(here)
+        yield window
+
+    def look_ahead(self, epoch: int) -> None:
+        """Draw what an epoch needs, on a GPU that holds all data."""
+        if self._noise.is_cuda and type(self._data) is RunData:
+            # What was drawn before has been taken, and the order before it used up, when this epoch began.
+            self._beside.wait_event(self._begun)
+            with torch.cuda.stream(self._beside):
+                (window,) = self._data.windows(self._streams, epoch)
+                noise = torch.empty_like(self._noise) if self._ready is None else self._ready[2]
+                self._draw(noise, window, epoch)
+            self._ready = epoch, window, noise
+
+    def _draw(self, noise: Tensor, window: Window, epoch: int) -> None:
+        for run, streams in enumerate(self._streams):
+            fill_noise(noise[run], window.spans, streams, epoch)
 
 
 @dataclass

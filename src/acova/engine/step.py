@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from acova import kernels
 from acova.engine.adam import new_optimiser
 from acova.engine.data import RunData
 from acova.engine.runs import Runs
@@ -81,19 +82,22 @@ class Step:
         self._optimiser.load(tensors)
 
     def _take(self, rows: Tensor, batch: int) -> None:
-        views, observed = self._data.batch(rows)
-        run = torch.arange(len(rows), device=rows.device).unsqueeze(-1)
-        losses = self._runs.losses(self._phase.loss, views, observed, self.noise[run, rows])
-        for name in self._trained:
-            self._runs.parameters[name].grad = None
-        # The gradient is that of the mean over the whole batch; processes average their gradients.
-        (losses["total"].sum() * (self._runs.processes.size / batch)).backward()  # type: ignore[no-untyped-call]
-        clipped = self._optimiser.step()
-        for name, value in losses.items():
-            mine = value.detach().sum(1)
-            self.sums.setdefault(name, torch.zeros_like(mine)).add_(mine)
-        if clipped is not None:
-            self.sums.setdefault(CLIPPED, torch.zeros_like(clipped, dtype=torch.float32)).add_(clipped)
+        with kernels.fused():
+            views, observed = self._data.batch(rows)
+            run = torch.arange(len(rows), device=rows.device).unsqueeze(-1)
+            losses = self._runs.losses(self._phase.loss, views, observed, self.noise[run, rows])
+            with kernels.beside(rows) as adding:
+                for name, value in losses.items():
+                    mine = value.detach().sum(1)
+                    self.sums.setdefault(name, torch.zeros_like(mine)).add_(mine)
+            for name in self._trained:
+                self._runs.parameters[name].grad = None
+            # The gradient is that of the mean over the whole batch; processes average their gradients.
+            (losses["total"].sum() * (self._runs.processes.size / batch)).backward()  # type: ignore[no-untyped-call]
+            clipped = self._optimiser.step()
+            kernels.wait_for(adding)
+            if clipped is not None:
+                self.sums.setdefault(CLIPPED, torch.zeros_like(clipped, dtype=torch.float32)).add_(clipped)
 
     def _capture(self, rows: Tensor) -> None:
         """Record a step without taking it; where that fails, steps go on being taken one by one."""

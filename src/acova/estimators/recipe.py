@@ -135,7 +135,7 @@ def _runs_at_once(jobs: Sequence[Job]) -> int:
     if len(jobs) == 1 or first.device.type != "cuda":
         return 1
     network = first.network()
-    noise_bytes = 4 * math.prod(network.noise_shape) * first.n_samples
+    noise_bytes = 2 * 4 * math.prod(network.noise_shape) * first.n_samples  # an epoch's and the next one's
     return runs_that_fit(network, settings.batch_size, own_bytes + noise_bytes, first.device)
 
 

@@ -8,9 +8,11 @@ from acova.functional.aggregation import (
     Fused,
     fuse,
     fuse_constant,
+    fuse_whitened,
     mixture_of_experts,
     product_of_experts,
     weighted_average,
+    whitener_of,
 )
 from acova.functional.contrast import (
     column_misfit,
@@ -69,6 +71,7 @@ __all__ = [
     "expected_kl_to_components",
     "fuse",
     "fuse_constant",
+    "fuse_whitened",
     "group_means",
     "kl_assignment",
     "kl_diagonal",
@@ -97,4 +100,5 @@ __all__ = [
     "spectral_contrast",
     "total_reconstruction",
     "weighted_average",
+    "whitener_of",
 ]

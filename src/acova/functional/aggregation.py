@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from acova import kernels
+
 Missing = Literal["precision", "marginal"]
 
 
@@ -65,12 +67,36 @@ def fuse(
         return product_of_experts(mean, std, observed)
     if correlation.ndim > 2:
         return _fused_in_groups(mean, std, observed, correlation, missing)
+    return fuse_whitened(mean, std, observed, whitener_of(correlation.to(_wide(mean)), observed, missing))
+
+
+def fuse_whitened(mean: Tensor, std: Tensor, observed: Tensor, whitener: Tensor) -> Fused:
+    """Fuse estimates by the `whitener_of` their errors: `fuse` without its first part, which needs no estimates.
+
+    Parameters
+    ----------
+    mean, std : Tensor of shape (..., V, D)
+    observed : Tensor of bool, shape (..., V)
+    whitener : Tensor of shape (V, V) or (..., V, V)
+
+    Returns
+    -------
+    Fused
+    """
+    if _one_kernel(mean, whitener):
+        from acova.kernels.fusion import FuseUnderOne
+
+        return Fused(*FuseUnderOne.apply(mean, std, observed, whitener))  # type: ignore[no-untyped-call]
     centre, root_precision = _standardised(mean, std, observed)
-    whitener = _whitener(correlation.to(root_precision.dtype), observed, missing)
     whitened = _across_views(whitener, root_precision)
     # A sum of squares: the fused precision cannot turn negative however R is conditioned.
     precision = whitened.square().sum(-2)
     return _fused(centre, root_precision * _across_views(whitener.mT, whitened), precision, mean)
+
+
+def _one_kernel(mean: Tensor, whitener: Tensor) -> bool:
+    few = mean.ndim == 3 and whitener.ndim == 2 and len(whitener) <= 16
+    return few and mean.dtype == torch.float32 and kernels.usable(mean)
 
 
 def _fused_in_groups(mean: Tensor, std: Tensor, observed: Tensor, correlation: Tensor, missing: Missing) -> Fused:
@@ -192,7 +218,7 @@ def _standardised(mean: Tensor, std: Tensor, observed: Tensor) -> tuple[Tensor, 
     return centre, std.masked_fill(hidden, 1.0).to(wide).reciprocal().masked_fill(hidden, 0.0)
 
 
-def _whitener(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor:
+def whitener_of(correlation: Tensor, observed: Tensor, missing: Missing) -> Tensor:
     """Return K with KᵀK = R⁻¹: (V, V), or (..., V, V) when each row keeps its own block of R."""
     if missing == "precision":
         return _inverse_factor(correlation)

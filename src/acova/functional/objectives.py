@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
+from acova import kernels
 from acova.functional.aggregation import Fused
 from acova.functional.gaussian import kl_diagonal
 from acova.functional.mixture import expected_kl_to_components, kl_assignment
@@ -57,7 +58,10 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     if likelihood not in LIKELIHOODS:
         msg = f"reconstruction: likelihood must be one of {LIKELIHOODS}; got {likelihood!r}."
         raise ValueError(msg)
-    loss: Tensor = _Misfit.apply(output, view, observed, likelihood)  # type: ignore[no-untyped-call]
+    misfit: Any = _Misfit
+    if output.ndim == 2 and output.dtype == view.dtype == torch.float32 and kernels.usable(output):
+        from acova.kernels.misfit import Misfit as misfit
+    loss: Tensor = misfit.apply(output, view, observed, likelihood)
     return loss
 
 
@@ -130,41 +134,34 @@ def alignment(fused: Fused, mean: Tensor, std: Tensor, observed: Tensor) -> Tens
 
 
 def objective_parts(
-    views: Sequence[Tensor],
-    outputs: Sequence[Tensor],
+    reconstruction: Tensor,
     observed: Tensor,
-    likelihoods: Sequence[str],
     estimates: tuple[Tensor, Tensor],
     fused: Fused,
     log_resp: Tensor,
     prior: tuple[Tensor, Tensor, Tensor],
-    shares: Tensor | None = None,
 ) -> ObjectiveParts:
     """Return every part of the objective, per sample.
 
     Parameters
     ----------
-    views, outputs : sequence of V tensors of shape (..., P_v)
-        The data and what the decoders make of a draw from the fused posterior.
+    reconstruction : Tensor of shape (...)
+        `total_reconstruction` of what the decoders make of a draw from the fused posterior.
     observed : Tensor of bool, shape (..., V)
-    likelihoods : sequence of V names
     estimates : pair of tensors of shape (..., V, D)
         The views' means and standard deviations.
     fused : Fused
     log_resp : Tensor of shape (..., K)
         Log responsibilities at a second draw.
     prior : log weights (K,), means (K, D), variances (K, D)
-    shares : Tensor of shape (..., V), optional
-        Weights of the views' reconstruction; by default 1 where observed, else 0.
 
     Returns
     -------
     ObjectiveParts
     """
     log_weights, means, variances = prior
-    shares = observed.to(fused.mean.dtype) if shares is None else shares
     return ObjectiveParts(
-        reconstruction=total_reconstruction(views, outputs, shares, likelihoods),
+        reconstruction=reconstruction,
         kl_z=expected_kl_to_components(fused.mean, fused.variance, log_resp, means, variances),
         kl_c=kl_assignment(log_resp, log_weights),
         alignment=alignment(fused, *estimates, observed),

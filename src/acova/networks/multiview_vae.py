@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from acova import kernels
 from acova.functional import (
     Fused,
     ObjectiveParts,
@@ -14,6 +15,7 @@ from acova.functional import (
     correlation_parameter,
     fuse,
     fuse_constant,
+    fuse_whitened,
     kl_diagonal,
     mixture_of_experts,
     objective_parts,
@@ -23,6 +25,7 @@ from acova.functional import (
     reparameterise,
     total_reconstruction,
     weighted_average,
+    whitener_of,
 )
 from acova.functional.aggregation import Missing
 from acova.networks.mixture_prior import MixturePrior
@@ -108,6 +111,7 @@ class MultiViewVAE(nn.Module):
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
         self.prior = MixturePrior(n_clusters, latent_dim, scale_is=scale_is)
+        self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
         if learn_correlation:
             self.correlation_parameter = nn.Parameter(correlation_parameter(correlation).to(torch.float32))
@@ -172,13 +176,31 @@ class MultiViewVAE(nn.Module):
                 return weighted_average(mean, std, observed, self.fusion_logits)
         return fuse(mean, std, observed, self.correlation(), self.missing)
 
+    def _encode_and_fuse(
+        self, views: Sequence[Tensor], observed: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Fused, Sequence[Tensor | None]]:
+        """Return the views' estimates, the fused posterior, and the decoders' weights as `decode` takes them.
+
+        Whatever needs no estimates is computed beside the encoders.
+        """
+        with kernels.beside(observed) as waiting:
+            whitener = whitener_of(self.correlation(), observed, self.missing) if self._one_matrix else None
+            rounded = self.decoders.rounded()
+        estimates = self.encode(views, observed)
+        kernels.wait_for(waiting)
+        if whitener is None:
+            return estimates, self.fuse(*estimates, observed), rounded
+        return estimates, fuse_whitened(*estimates, observed, whitener), rounded
+
     def posterior(self, views: Sequence[Tensor], observed: Tensor) -> Fused:
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
+    def decode(
+        self, latents: Sequence[Tensor], wanted: Tensor, rounded: Sequence[Tensor | None] | None = None
+    ) -> list[Tensor]:
         """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
-        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
+        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped, rounded=rounded)
 
     def objective(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
@@ -202,26 +224,18 @@ class MultiViewVAE(nn.Module):
     ) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
         inputs, targets = self._inputs_and_targets(views)
-        estimates = self.encode(inputs, observed)
-        fused = self.fuse(*estimates, observed)
+        estimates, fused, rounded = self._encode_and_fuse(inputs, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
-        shares = self._shares(observed, fill_weight)
+        with kernels.beside(decoded) as decoding:
+            reconstruction = self._reconstruction(targets, decoded, observed, fill_weight, rounded)
+        prior = self.prior()
         if self.assignment == "exact":
-            log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *self.prior())
+            log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
             log_resp = self.prior.log_responsibilities(assigned, self.density_floor)
-        parts = objective_parts(
-            targets,
-            self.decode([decoded] * len(targets), shares > 0),
-            observed,
-            self.likelihoods,
-            estimates,
-            fused,
-            log_resp,
-            self.prior(),
-            shares,
-        )
+        kernels.wait_for(decoding)
+        parts = objective_parts(reconstruction, observed, estimates, fused, log_resp, prior)
         return parts, {"floored": self._floored(estimates[1], observed), "clusters": log_resp.detach().exp()}
 
     def _floored(self, std: Tensor, observed: Tensor) -> Tensor:
@@ -233,9 +247,18 @@ class MultiViewVAE(nn.Module):
         n_views = len(self.likelihoods)
         return views[:n_views], views[-n_views:]
 
-    def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
-        """Return the weight of every view's reconstruction, (N, V)."""
-        return torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
+    def _reconstruction(
+        self,
+        targets: Sequence[Tensor],
+        latent: Tensor,
+        observed: Tensor,
+        fill_weight: float,
+        rounded: Sequence[Tensor | None],
+    ) -> Tensor:
+        """Return how far all views are from what a latent (N, D) is decoded to, (N,)."""
+        shares = torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
+        outputs = self.decode([latent] * len(targets), shares > 0, rounded)
+        return total_reconstruction(targets, outputs, shares, self.likelihoods)
 
     def loss(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
@@ -255,17 +278,15 @@ class MultiViewVAE(nn.Module):
     ) -> dict[str, Tensor]:
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
         inputs, targets = self._inputs_and_targets(views)
-        estimates = self.encode(inputs, observed)
-        fused = self.fuse(*estimates, observed)
+        estimates, fused, rounded = self._encode_and_fuse(inputs, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
-        shares = self._shares(observed, fill_weight)
-        outputs = self.decode([latent] * len(targets), shares > 0)
+        with kernels.beside(latent) as decoding:
+            reconstruction = self._reconstruction(targets, latent, observed, fill_weight, rounded)
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
-        parts = {
-            "reconstruction": total_reconstruction(targets, outputs, shares, self.likelihoods),
-            "kl_z": kl_diagonal(fused.mean, fused.variance, zero, one),
-            "alignment": alignment(fused, *estimates, observed),
-        }
+        kl_z = kl_diagonal(fused.mean, fused.variance, zero, one)
+        aligned = alignment(fused, *estimates, observed)
+        kernels.wait_for(decoding)
+        parts = {"reconstruction": reconstruction, "kl_z": kl_z, "alignment": aligned}
         bound = parts["reconstruction"] + kl_weight * parts["kl_z"]
         total = self.elbo_weight * bound + self.alpha * parts["alignment"]
         return {"total": total, **parts, "floored": self._floored(estimates[1], observed)}

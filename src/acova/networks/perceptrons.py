@@ -6,12 +6,14 @@ Inner layers have the same widths in every view, so their weights are one tensor
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
+
+from acova import kernels
 
 _ALIGNMENT = 8
 """Widths are stored as multiples of this, which matrix units ask for; the units added are zero and stay zero."""
@@ -49,15 +51,22 @@ class Perceptrons(nn.Module):
             for number, (before, after) in enumerate(pairwise(per_view))
         )
 
-    def forward(self, rows: Sequence[Tensor], *, together: bool) -> list[Tensor]:
+    def rounded(self) -> list[Tensor | None]:
+        """Return each layer's weight as products in training take it, for `forward`; None where it is not rounded."""
+        return [cast("_Layer", layer).rounded(self.dtype) for layer in self.layers]
+
+    def forward(
+        self, rows: Sequence[Tensor], *, together: bool, rounded: Sequence[Tensor | None] | None = None
+    ) -> list[Tensor]:
         """Map V tensors of rows, (N_v, inputs_v), to V tensors (N_v, outputs_v).
 
-        With `together` every view has the same number of rows, and layers take all views at once.
+        With `together` every view has the same number of rows, and layers take all views at once. Weights that are
+        `rounded` already need not be rounded again.
         """
         narrow = self.dtype if torch.is_grad_enabled() else torch.float32
         flowing: Rows = [part.to(narrow) if part.dtype == torch.float32 else part for part in rows]
-        for layer in self.layers:
-            flowing = layer(flowing, together)
+        for layer, weight in zip(self.layers, rounded or [None] * len(self.layers), strict=True):
+            flowing = layer(flowing, together, weight)
         parts = flowing.unbind() if isinstance(flowing, Tensor) else flowing
         return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
 
@@ -86,11 +95,18 @@ def encode_observed(encoders: Perceptrons, views: Sequence[Tensor], observed: Te
     return estimates
 
 
-def decode_wanted(decoders: Perceptrons, latents: Sequence[Tensor], wanted: Tensor, *, mapped: bool) -> list[Tensor]:
+def decode_wanted(
+    decoders: Perceptrons,
+    latents: Sequence[Tensor],
+    wanted: Tensor,
+    *,
+    mapped: bool,
+    rounded: Sequence[Tensor | None] | None = None,
+) -> list[Tensor]:
     """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
     at = observed_rows(wanted, mapped)
     if at is None:
-        return decoders(latents, together=True)  # type: ignore[no-any-return]
+        return decoders(latents, together=True, rounded=rounded)  # type: ignore[no-any-return]
     parts = decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
     return [
         part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
@@ -116,7 +132,10 @@ class _Layer(nn.Module):
             self.weights = nn.ParameterList(weight for weight, _ in pairs)
             self.biases = nn.ParameterList(bias for _, bias in pairs)
 
-    def forward(self, rows: Rows, together: bool) -> Rows:
+    def rounded(self, dtype: torch.dtype) -> Tensor | None:
+        return self.weight.detach().to(dtype) if self.stacked and self.weight.dtype != dtype else None
+
+    def forward(self, rows: Rows, together: bool, rounded: Tensor | None = None) -> Rows:
         if not self.stacked:
             parts = rows.unbind() if isinstance(rows, Tensor) else rows
             each = zip(parts, self.weights, self.biases, strict=True)
@@ -126,7 +145,7 @@ class _Layer(nn.Module):
             return list(_PerView.apply(self.weight, self.bias, self.relu, *padded))  # type: ignore[no-untyped-call]
         # Padded first: views of different widths share a stack when their padded widths are the same.
         stack = rows if isinstance(rows, Tensor) else torch.stack([_padded(part, self.weight) for part in rows])
-        return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu)
+        return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, rounded)
 
 
 def _start(inputs: int, outputs: int, xavier: bool) -> tuple[Tensor, Tensor]:
@@ -145,57 +164,70 @@ def _padded(rows: Tensor, weight: Tensor) -> Tensor:
     return pad(rows, (0, spare)) if spare else rows
 
 
-def _affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+def _affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool, rounded: Tensor | None = None) -> Tensor:
     """Map rows (..., N, inputs) by weight (..., inputs, outputs) and bias (..., outputs)."""
-    result: Tensor = _Affine.apply(rows, weight, bias, relu)[0]  # type: ignore[no-untyped-call]
+    if rounded is None or rounded.dtype != rows.dtype:
+        rounded = weight.detach().to(rows.dtype)
+    result: Tensor = _Affine.apply(rows, weight, bias, rounded, relu)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Affine(torch.autograd.Function):
     """Product, bias and ReLU as one node: the ReLU works in place and its mask is its output.
 
-    Its second output is the weight as rounded to the rows' type, kept for the backward pass; empty if it is not.
+    Products take the weight rounded to the rows' type (`narrow`); its gradient is that of the weight as it is.
     """
 
     @staticmethod
-    def forward(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> tuple[Tensor, Tensor]:
-        narrow = weight.to(rows.dtype)
+    def forward(rows: Tensor, weight: Tensor, bias: Tensor, narrow: Tensor, relu: bool) -> Tensor:
+        if relu and _fused(rows):
+            from acova.kernels.layers import add_bias_relu
+
+            return add_bias_relu(_product(rows, narrow, rows.dtype), bias)
         if relu or rows.dtype == weight.dtype:
             out = _product_plus(bias.to(rows.dtype), rows, narrow)
         else:
             out = _product(rows, narrow, weight.dtype).add_(bias.unsqueeze(-2))
-        return (out.relu_() if relu else out), weight.new_empty(0) if narrow is weight else narrow
+        return out.relu_() if relu else out
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        rows, weight, _, ctx.relu = inputs
-        out, narrow = output
-        ctx.mark_non_differentiable(narrow)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], out: Tensor) -> None:
+        rows, weight, _, narrow, ctx.relu = inputs
         ctx.set_materialize_grads(False)
-        ctx.master = weight.dtype
-        ctx.save_for_backward(rows, narrow if narrow.numel() else weight, out if ctx.relu else None)
+        ctx.master, ctx.fused = weight.dtype, _fused(rows)
+        ctx.save_for_backward(rows, narrow, out if ctx.relu else None)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
         rows, weight, out = ctx.saved_tensors
         if gradient is None:
-            return (None,) * 4
-        if ctx.relu:
-            gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
-        gradient = gradient.to(rows.dtype)
+            return (None,) * 5
+        if ctx.fused:
+            from acova.kernels.layers import through_bias_relu
+
+            gradient, to_bias = through_bias_relu(gradient, out, rows.dtype)
+        else:
+            if ctx.relu:
+                gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
+            gradient = gradient.to(rows.dtype)
+            to_bias = gradient.sum(-2, dtype=ctx.master)
+        with kernels.beside(gradient) as multiplying:
+            to_weight = _product(rows.mT, gradient, ctx.master)
         to_rows = gradient @ weight.mT if ctx.needs_input_grad[0] else None
-        return to_rows, _product(rows.mT, gradient, ctx.master), gradient.sum(-2, dtype=ctx.master), None
+        kernels.wait_for(multiplying)
+        return to_rows, to_weight, to_bias, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, tuple[int, None]]:
+    def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:
         """Put the mapped axis first: the function takes any leading axes."""
         *tensors, relu = inputs
-        first = [
-            tensor.movedim(axis, 0) if axis is not None else tensor.expand(info.batch_size, *tensor.shape)
-            for tensor, axis in zip(tensors, in_dims, strict=False)
-        ]
-        return _Affine.apply(*first, relu), (0, None)  # type: ignore[no-untyped-call]
+        return _Affine.apply(*kernels.leading(info, in_dims, tensors), relu), 0  # type: ignore[no-untyped-call]
+
+
+def _fused(rows: Tensor) -> bool:
+    """Tell whether bias and ReLU are one kernel: where rows are rounded, they are added to a rounded product."""
+    return rows.dtype == torch.bfloat16 and kernels.usable(rows)
 
 
 class _PerView(torch.autograd.Function):

@@ -107,10 +107,10 @@ def test_interrupted_training_goes_on(cls, full, masks, tmp_path, monkeypatch):
     plain = make(cls).fit(full, observed=masks[0])
     whole, last = Trainer._epoch, plain.n_iter_ - 1
 
-    def stopping(self, phase, step, stopping, epoch, skip):
+    def stopping(self, phase, step, draws, stopping, epoch, skip):
         if phase.name == "train" and epoch == last:
             raise KeyboardInterrupt
-        whole(self, phase, step, stopping, epoch, skip)
+        whole(self, phase, step, draws, stopping, epoch, skip)
 
     monkeypatch.setattr(Trainer, "_epoch", stopping)
     settings = {"checkpoint": tmp_path / "kept", "checkpoint_every": 1}

@@ -54,10 +54,10 @@ def test_runs_train_together_as_they_do_alone():
 def test_interrupted_training_goes_on(toy, model, tmp_path, monkeypatch):
     whole = Trainer._epoch
 
-    def stopping(self, phase, step, stopping, epoch, skip):
+    def stopping(self, phase, step, draws, stopping, epoch, skip):
         if phase.name == "train" and epoch == 5:
             raise KeyboardInterrupt
-        whole(self, phase, step, stopping, epoch, skip)
+        whole(self, phase, step, draws, stopping, epoch, skip)
 
     monkeypatch.setattr(Trainer, "_epoch", stopping)
     settings = {**TINY, "checkpoint": tmp_path / "kept", "checkpoint_every": 2}

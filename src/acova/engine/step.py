@@ -1,6 +1,7 @@
 """One optimiser step of all runs; on a GPU it is captured once and replayed as a CUDA graph."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,6 +47,11 @@ class Step:
 
     def __call__(self, rows: Tensor, batch: int) -> None:
         """Take one step on rows (R, b), which are all or this process's part of `batch` samples."""
+        # Graphs and kernels go to the current GPU, whichever holds the data.
+        with torch.cuda.device(rows.device) if rows.is_cuda else nullcontext():
+            self._call(rows, batch)
+
+    def _call(self, rows: Tensor, batch: int) -> None:
         size = rows.shape[1]
         if self._may_capture and size not in self._graphs and self._calls.get(size, 0) >= _EAGER_CALLS:
             self._capture(rows)
@@ -82,7 +88,7 @@ class Step:
         self._optimiser.load(tensors)
 
     def _take(self, rows: Tensor, batch: int) -> None:
-        with kernels.fused():
+        with kernels.fused(alone=self._runs.processes.size == 1):
             views, observed = self._data.batch(rows)
             run = torch.arange(len(rows), device=rows.device).unsqueeze(-1)
             losses = self._runs.losses(self._phase.loss, views, observed, self.noise[run, rows])

@@ -15,23 +15,26 @@ from torch import Tensor
 
 __all__ = ["beside", "compile_here", "fused", "leading", "usable", "wait_for"]
 
-_wanted = False
+_inside: str | None = None
 
 
 @contextmanager
-def fused() -> Iterator[None]:
-    """Let functions on a GPU use kernels inside the block, if that works here."""
-    global _wanted  # noqa: PLW0603
-    before, _wanted = _wanted, True
+def fused(*, alone: bool = True) -> Iterator[None]:
+    """Let functions on a GPU use kernels inside the block, if that works here, and let work run `beside` other work.
+
+    Processes that exchange gradients are not `alone`: all their work is done in one order.
+    """
+    global _inside  # noqa: PLW0603
+    before, _inside = _inside, "alone" if alone else "several"
     try:
         yield
     finally:
-        _wanted = before
+        _inside = before
 
 
 def usable(tensor: Tensor) -> bool:
     """Tell whether a function of this tensor is to use its kernel."""
-    return _wanted and tensor.is_cuda and compile_here()
+    return _inside is not None and tensor.is_cuda and compile_here()
 
 
 @cache
@@ -55,7 +58,7 @@ def beside(tensor: Tensor) -> Iterator["torch.cuda.Stream | None"]:
     What the block reads must live until then, and what it keeps for its gradients must be made inside it, or live as
     long as the step: memory that was given back would be used anew without waiting for the block.
     """
-    if not (_wanted and tensor.is_cuda):
+    if _inside != "alone" or not tensor.is_cuda:
         yield None
         return
     current = torch.cuda.current_stream(tensor.device)

@@ -8,6 +8,7 @@ from acova import ACOVA
 from acova.data import make_observed
 from acova.engine import Keeper, ParameterGroup, Phase, Runs, matmul_precision, network_dtype
 from acova.engine.adam import FusedAdam, TorchAdam
+from acova.engine.loop import _Draws
 from acova.engine.step import Step
 from acova.estimators import fit_many, recipe
 from acova.estimators.registry import METHODS
@@ -101,6 +102,18 @@ def test_captured_steps_are_the_eager_steps(monkeypatch):
     eager = ACOVA(3, **SHORT, n_init=3, random_state=0).fit(views)
     np.testing.assert_allclose(captured.objectives_, again.objectives_, rtol=1e-4)
     np.testing.assert_allclose(captured.objectives_, eager.objectives_, rtol=1e-3)
+
+
+def test_order_and_noise_drawn_ahead_are_those_drawn_in_time(monkeypatch):
+    views, _ = toy()
+    drawn = []
+    look_ahead = _Draws.look_ahead
+    monkeypatch.setattr(_Draws, "look_ahead", lambda draws, epoch: (look_ahead(draws, epoch), drawn.append(epoch)))
+    ahead = ACOVA(3, **SHORT, n_init=2, random_state=0).fit(views)
+    assert drawn
+    monkeypatch.setattr(_Draws, "look_ahead", lambda draws, epoch: None)
+    in_time = ACOVA(3, **SHORT, n_init=2, random_state=0).fit(views)
+    np.testing.assert_allclose(ahead.objectives_, in_time.objectives_, rtol=1e-4)
 
 
 @pytest.mark.parametrize("missing", ["precision", "marginal"])

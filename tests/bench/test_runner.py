@@ -89,6 +89,9 @@ def test_a_row_is_what_a_fit_by_hand_gives_and_says_where_it_comes_from(folder):
         assert row["acc"] == clustering_scores(labels, model.labels_)["acc"]
         np.testing.assert_allclose(row["records"]["correlation"]["matrix"], model.correlation_, atol=1e-5)
         assert len(row["records"]["history"]["total"]) == row["params"]["epochs"] == 2
+        assert row["guards"]["clipped"] == model.history_["clipped"].sum()
+        assert row["guards"]["floored"] == pytest.approx(model.history_["floored"].max(), abs=1e-4)
+        assert row["guards"]["empty_clusters"] == model.history_["empty_clusters"].max()
         assert row["epochs"] == 4
         assert {"acova", "torch", "numpy"} <= set(row["versions"])
         assert row["settings"]["hidden"] == [8]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acova.base import AcovaError, DataError, OptionError
-from acova.bench.records import record_of
+from acova.bench.records import guards_of, record_of
 from acova.bench.spec import DataSpec, Job, MethodSpec
 from acova.data import Dataset, Scaling, Views, dataset_names, load_dataset, make_observed, read_views
 from acova.data.catalogue import CATALOGUE, find_file
@@ -255,6 +255,7 @@ def _row(job: Job, dataset: Dataset, model: Any, seconds: float, together: int) 
         "seconds": round(seconds, 3),
         "together": together,
         "epochs": len(history),
+        "guards": guards_of(model),
         "device": _device_of(model),
         "params": model.get_params() if hasattr(model, "get_params") else {},
         "records": {name: record_of(name, model, dataset, mask_of(job, dataset), labels) for name in job.record},

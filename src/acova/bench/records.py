@@ -31,6 +31,14 @@ def record_of(
     return _embedding(model, dataset, observed, labels)
 
 
+def guards_of(model: Any) -> dict[str, float]:
+    """Return how often guards of training acted: steps that were clipped, and the most of the others in one epoch."""
+    history = getattr(model, "history_", {})
+    most = {name: history[name].max() for name in ("floored", "empty_clusters") if name in history}
+    clipped = {"clipped": history["clipped"].sum()} if "clipped" in history else {}
+    return {name: round(float(value), 4) for name, value in {**clipped, **most}.items() if not np.isnan(value)}
+
+
 def _correlation(model: Any) -> dict[str, Any] | None:
     if not hasattr(model, "correlation_"):
         return None

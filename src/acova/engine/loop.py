@@ -206,39 +206,30 @@ class _Draws:
     """The order and the noise of every epoch of a phase; the noise lies in a fixed place (R, n, …).
 
     Many small draws keep the host busy. Where data are on a GPU, those of the next epoch can be made while it works off
-    this one's steps, before the host waits for it, and beside them.
+    this one's steps, before the host waits for it.
     """
 
     def __init__(self, data: RunData | StreamedData, noise: Tensor, streams: Sequence[Streams]) -> None:
         self._data, self._noise, self._streams = data, noise, streams
         self._ready: tuple[int, Window, Tensor] | None = None
-        if noise.is_cuda:
-            self._beside: Any = torch.cuda.Stream(noise.device)  # type: ignore[no-untyped-call]
-            self._begun = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
     def windows(self, epoch: int) -> Iterator[Window]:
         """Yield every window, its noise in its place."""
-        if self._ready is None or self._ready[0] != epoch:
-            for window in self._data.windows(self._streams, epoch):
-                self._draw(self._noise, window, epoch)
-                yield window
+        if self._ready is not None and self._ready[0] == epoch:
+            _, window, noise = self._ready
+            self._noise.copy_(noise)
+            yield window
             return
-        _, window, noise = self._ready
-        here = torch.cuda.current_stream(self._noise.device)
-        here.wait_stream(self._beside)
-        self._noise.copy_(noise)
-        self._begun.record(here)
-        yield window
+        for window in self._data.windows(self._streams, epoch):
+            self._draw(self._noise, window, epoch)
+            yield window
 
     def look_ahead(self, epoch: int) -> None:
         """Draw what an epoch needs, on a GPU that holds all data."""
         if self._noise.is_cuda and type(self._data) is RunData:
-            # What was drawn before has been taken, and the order before it used up, when this epoch began.
-            self._beside.wait_event(self._begun)
-            with torch.cuda.stream(self._beside):
-                (window,) = self._data.windows(self._streams, epoch)
-                noise = torch.empty_like(self._noise) if self._ready is None else self._ready[2]
-                self._draw(noise, window, epoch)
+            (window,) = self._data.windows(self._streams, epoch)
+            noise = torch.empty_like(self._noise) if self._ready is None else self._ready[2]
+            self._draw(noise, window, epoch)
             self._ready = epoch, window, noise
 
     def _draw(self, noise: Tensor, window: Window, epoch: int) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from acova import kernels
 
 Missing = Literal["precision", "marginal"]
+_MOST_VIEWS = 16
 
 
 class Fused(NamedTuple):
@@ -95,7 +96,8 @@ def fuse_whitened(mean: Tensor, std: Tensor, observed: Tensor, whitener: Tensor)
 
 
 def _one_kernel(mean: Tensor, whitener: Tensor) -> bool:
-    few = mean.ndim == 3 and whitener.ndim == 2 and len(whitener) <= 16
+    """Tell whether all rows are fused by one kernel, which holds every pair of views at once."""
+    few = mean.ndim == 3 and whitener.ndim == 2 and len(whitener) <= _MOST_VIEWS
     return few and mean.dtype == torch.float32 and kernels.usable(mean)
 
 

@@ -61,9 +61,8 @@ def beside(tensor: Tensor) -> Iterator["torch.cuda.Stream | None"]:
     if _inside != "alone" or not tensor.is_cuda:
         yield None
         return
-    current = torch.cuda.current_stream(tensor.device)
-    stream = _stream_beside(current.device, current.cuda_stream)
-    stream.wait_stream(current)
+    stream = _second_stream(tensor.device)
+    stream.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(stream):
         yield stream
 
@@ -75,7 +74,7 @@ def wait_for(stream: "torch.cuda.Stream | None") -> None:
 
 
 @cache
-def _stream_beside(device: torch.device, current: int) -> torch.cuda.Stream:
+def _second_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 

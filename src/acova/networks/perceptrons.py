@@ -212,11 +212,8 @@ class _Affine(torch.autograd.Function):
                 gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
             gradient = gradient.to(rows.dtype)
             to_bias = gradient.sum(-2, dtype=ctx.master)
-        with kernels.beside(gradient) as multiplying:
-            to_weight = _product(rows.mT, gradient, ctx.master)
         to_rows = gradient @ weight.mT if ctx.needs_input_grad[0] else None
-        kernels.wait_for(multiplying)
-        return to_rows, to_weight, to_bias, None, None
+        return to_rows, _product(rows.mT, gradient, ctx.master), to_bias, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> tuple[Any, int]:

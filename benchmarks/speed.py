@@ -50,7 +50,7 @@ class Limits:
     def __init__(self, device: torch.device) -> None:
         cuda = device.type == "cuda"
         self.device = torch.cuda.get_device_name(device) if cuda else f"cpu ({torch.get_num_threads()} threads)"
-        self.dtype = network_dtype("auto", device)
+        self.dtype = network_dtype("auto", device, torch.nn.Linear(500, 2000))  # a layer of the paper's
         size = 8192 if cuda else 2048
         left, right = (torch.randn(size, size, device=device, dtype=self.dtype) for _ in range(2))
         self.flops = 2 * size**3 / seconds_of(lambda: left @ right, device)
@@ -106,7 +106,8 @@ def counted(jobs: list[Job]) -> tuple[float, float]:
     """Return the arithmetic (FLOP) and the traffic of parameters (bytes) of one run's epoch.
 
     Two FLOP forward and four backward for every weight and row, none backward to the data; rows that are hidden count
-    on a GPU, which computes them. Adam reads and writes 28 bytes per parameter and step, clipping 12, rounding 6.
+    on a GPU, which computes them. Adam reads and writes 28 bytes per parameter and step, clipping 12, rounding 6; on a
+    CPU gradients of rounded products are widened, which is 6 more.
     """
     job = jobs[0]
     cuda = job.device.type == "cuda"
@@ -119,7 +120,8 @@ def counted(jobs: list[Job]) -> tuple[float, float]:
             back = 4 if part is network.encoders and number == 0 else 6
             flops += sum(back * weight.numel() * n for weight, n in zip(weights, rows, strict=True))
     steps = -(-job.n_samples // job.settings.batch_size)
-    each = 28 + 12 + (6 if network_dtype("auto", job.device) == torch.bfloat16 else 0)
+    rounded = network_dtype("auto", job.device, network) == torch.bfloat16
+    each = 28 + 12 + (6 if rounded else 0) + (6 if rounded and not cuda else 0)
     return flops, steps * each * sum(p.numel() for p in network.parameters())
 
 

@@ -154,7 +154,7 @@ def test_gradients_are_as_exact_as_the_precision_says(precision, far):
     for dtype, device in ((torch.float64, "cpu"), (torch.float32, "cuda")):
         network = job.network().to(device, dtype)
         if device == "cuda":
-            network.compute_in(network_dtype(precision, torch.device("cuda")))
+            network.compute_in(network_dtype(precision, torch.device("cuda"), network))
         batch = [view.to(device, dtype) for view in job.views], job.observed.to(device), noise.to(device, dtype)
         with matmul_precision(precision):
             network.loss(*batch)["total"].mean().backward()

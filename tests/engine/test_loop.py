@@ -1,9 +1,23 @@
+import sys
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer, resolve_device, runs_that_fit, seeded
+from acova.engine import (
+    ParameterGroup,
+    Phase,
+    RunData,
+    Runs,
+    Trainer,
+    freed_memory_kept,
+    network_dtype,
+    resolve_device,
+    runs_that_fit,
+    seeded,
+)
 
 
 class Linear(torch.nn.Module):
@@ -154,6 +168,42 @@ def test_devices_resolve_or_say_why_not():
     assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(OptionError, match=r"device must be 'auto'.*got 'gpu'.*device='cpu'"):
         resolve_device("gpu")
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_cpu_rounds_large_networks_if_it_has_the_instructions(monkeypatch, has_it):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_it, raising=False)
+    large, small, cpu = torch.nn.Linear(500, 2000), torch.nn.Linear(64, 64), torch.device("cpu")
+    rounded = torch.bfloat16 if has_it else torch.float32
+    assert network_dtype("auto", cpu, large) == rounded
+    assert network_dtype("auto", cpu, small) == torch.float32
+    assert network_dtype("bf16", cpu, small) == rounded
+    assert network_dtype("tf32", cpu, large) == network_dtype("float32", cpu, large) == torch.float32
+
+
+def test_a_torch_that_cannot_tell_rounds_nothing(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported", raising=False)
+    assert network_dtype("bf16", torch.device("cpu"), torch.nn.Linear(500, 2000)) == torch.float32
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told to keep memory")
+def test_memory_that_is_freed_is_kept_for_the_next_step():
+    import resource
+
+    def faults(context):
+        count = 0
+        with context:
+            for _ in range(12):
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                parts = [torch.zeros(2**22) for _ in range(6)]  # 96 MiB, more than glibc keeps by itself
+                del parts
+                count = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        return count
+
+    with freed_memory_kept(torch.device("cuda")):  # does nothing
+        pass
+    kept, after = faults(freed_memory_kept(torch.device("cpu"))), faults(nullcontext())
+    assert kept < 0.1 * after
 
 
 @pytest.mark.parametrize("rates", [[0.1, 0.1, 0.1], [0.1, 0.3, 0.1], [0.2, 0.05, 0.4]])

@@ -4,6 +4,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from acova.networks import Perceptrons
+from acova.networks.perceptrons import Packed, decode_wanted, encode_observed
 
 SIZES = [7, 12, 5]
 
@@ -126,3 +127,58 @@ def test_equal_widths_are_stacked_and_no_hidden_layer_is_fine():
         torch.testing.assert_close(mine, other)
     expected = rows[1] @ alike.layers[0].weight[1, :6, :4] + alike.layers[0].bias[1, :4]
     torch.testing.assert_close(alike(rows, together=True)[1], expected)
+
+
+@pytest.mark.parametrize("rates", [(0.8, 0.8, 0.8), (1.0, 0.9, 0.05), (0.0, 0.5, 1.0), (0.0, 0.0, 0.0)])
+def test_packed_rows_are_those_of_a_batch_computed_whole(perceptrons, rates):
+    torch.manual_seed(1)
+    observed = torch.rand(50, 3) < torch.tensor(rates)
+    views = [torch.randn(50, size, dtype=torch.float64) for size in SIZES]
+    decoders = Perceptrons([4, *HIDDEN, SIZES], 3).double()
+    found = []
+    for mapped in (False, True):  # mapped: all rows are computed
+        estimates = encode_observed(perceptrons, views, observed, mapped=mapped).masked_fill(~observed.unsqueeze(-1), 0)
+        outputs = decode_wanted(decoders, estimates.unbind(1), observed, mapped=mapped)
+        seen = [out[mine] for out, mine in zip(outputs, observed.T, strict=True)]
+        parameters = [*perceptrons.parameters(), *decoders.parameters()]
+        found.append([*seen, *torch.autograd.grad(sum(part.sin().sum() for part in seen), parameters)])
+    for packed, whole in zip(*found, strict=True):
+        torch.testing.assert_close(packed, whole)
+
+
+def test_views_are_one_product_unless_one_of_them_is_mostly_hidden():
+    observed = torch.zeros(64, 2, dtype=torch.bool)
+    observed[:40, 0] = observed[20:64, 1] = True
+    packed = Packed(observed)
+    assert packed.together
+    assert [len(part) for part in packed.take([torch.zeros(64, 1)] * 2)] == [48, 48]
+    observed[:20, 0] = False
+    packed = Packed(observed)
+    assert not packed.together
+    assert [len(part) for part in packed.take([torch.zeros(64, 1)] * 2)] == [20, 44]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_rounded_on_a_cpu_outputs_are_sums_of_rounded_factors_and_gradients_near(together):
+    torch.manual_seed(0)
+    perceptrons = Perceptrons([SIZES, 64, 32, 4], 3)
+    rows = [torch.randn(200, size) for size in SIZES]
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        perceptrons.dtype = dtype
+        outs = perceptrons(rows, together=together)
+        assert all(out.dtype == torch.float32 for out in outs)
+        gradients = torch.autograd.grad(sum(out.sin().sum() for out in outs), perceptrons.parameters())
+        assert all(gradient.dtype == torch.float32 for gradient in gradients)
+        found[dtype] = [*outs, *gradients]
+    for exact, rounded in zip(*found.values(), strict=True):
+        error = torch.linalg.vector_norm(rounded - exact) / torch.linalg.vector_norm(exact)
+        assert 1e-4 < error < 0.06
+    # An output layer alone: factors are rounded, their sums are not.
+    layer = Perceptrons([8, 4], 2)
+    layer.dtype = torch.bfloat16
+    rows = [torch.randn(50, 8) for _ in range(2)]
+    (weight, bias), narrow = layer.parameters(), [part.bfloat16().double() for part in rows]
+    for v, out in enumerate(layer(rows, together=together)):
+        expected = narrow[v] @ weight[v].bfloat16().double() + bias[v].double()
+        torch.testing.assert_close(out.double(), expected[:, :4], rtol=1e-6, atol=1e-6)

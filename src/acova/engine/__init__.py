@@ -6,6 +6,7 @@ from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
 from acova.engine.processes import ALONE, Processes, job_processes
 from acova.engine.runs import Runs
 from acova.engine.runtime import (
+    freed_memory_kept,
     matmul_precision,
     network_dtype,
     resolve_device,
@@ -29,6 +30,7 @@ __all__ = [
     "Trainer",
     "batch_sizes",
     "fill_noise",
+    "freed_memory_kept",
     "job_processes",
     "matmul_precision",
     "network_dtype",

@@ -1,5 +1,7 @@
 """The device: which one, how precise, how much fits; and seeding that leaves torch's global state alone."""
 
+import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +12,9 @@ from acova.base import OptionError
 from acova.engine.processes import local_device
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGE_LAYER = 2**18
+"""Weights of a layer from which products, not the operations around them, take a CPU's time."""
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -28,14 +33,27 @@ def resolve_device(device: str | torch.device) -> torch.device:
     return resolved
 
 
-def network_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """Return what networks are rounded to for products: bfloat16 on GPUs that have it, if the precision allows it."""
-    wanted = (
-        precision in ("auto", "bf16")
-        and device.type == "cuda"
-        and torch.cuda.is_bf16_supported(including_emulation=False)
-    )
+def network_dtype(precision: str, device: torch.device, network: nn.Module) -> torch.dtype:
+    """Return what a network is rounded to for products: bfloat16 where it is faster, if the precision allows it.
+
+    That is on GPUs that have it, and on CPUs that have it if a layer is large; ``"bf16"`` asks for it in any.
+    """
+    wanted = False
+    if precision in ("auto", "bf16"):
+        if device.type == "cuda":
+            wanted = torch.cuda.is_bf16_supported(including_emulation=False)
+        elif device.type == "cpu" and _cpu_multiplies_bf16():
+            wanted = precision == "bf16" or max(_weights_of_layers(network), default=0) >= _LARGE_LAYER
     return torch.bfloat16 if wanted else torch.float32
+
+
+def _cpu_multiplies_bf16() -> bool:
+    """Tell whether the processor has instructions for it (AVX512-BF16, AMX); elsewhere torch makes do with others."""
+    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())
+
+
+def _weights_of_layers(network: nn.Module) -> Iterator[int]:
+    return (p.shape[-2] * p.shape[-1] for p in network.parameters() if p.ndim >= 2)
 
 
 @contextmanager
@@ -47,6 +65,24 @@ def matmul_precision(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextmanager
+def freed_memory_kept(device: torch.device) -> Iterator[None]:
+    """Let glibc keep up to 256 MiB that a step on a CPU frees, so that the next one need not ask the system for it.
+
+    After the block glibc is as it sets itself once an array of 32 MiB was freed. Other allocators are left alone.
+    """
+    tune = getattr(ctypes.CDLL(None), "mallopt", None) if device.type == "cpu" and sys.platform == "linux" else None
+    if tune is None:
+        yield
+        return
+    tune(_M_MMAP_THRESHOLD, 2**25)
+    tune(_M_TRIM_THRESHOLD, 2**28)
+    try:
+        yield
+    finally:
+        tune(_M_TRIM_THRESHOLD, 2**26)
 
 
 def runs_that_fit(network: nn.Module, batch_size: int, per_run_bytes: int, device: torch.device) -> int:

@@ -25,6 +25,7 @@ from acova.engine import (
     Runs,
     StreamedData,
     Trainer,
+    freed_memory_kept,
     matmul_precision,
     network_dtype,
     runs_that_fit,
@@ -109,7 +110,11 @@ def train_runs(
         chosen = begun if begun and set(begun) <= set(left) else left[:together]
         keeper = checkpoint.keeper(chosen) if checkpoint else Keeper()
         try:
-            with matmul_precision(jobs[0].settings.precision), keeper.interruptible():
+            with (
+                matmul_precision(jobs[0].settings.precision),
+                freed_memory_kept(jobs[0].device),
+                keeper.interruptible(),
+            ):
                 runs = _train_together([jobs[number] for number in chosen], report, keeper, processes)
         except torch.cuda.OutOfMemoryError:
             if len(chosen) == 1:
@@ -144,7 +149,7 @@ def _train_together(
 ) -> list[TrainedRun]:
     networks = [job.network() for job in jobs]
     for network in networks:
-        network.compute_in(network_dtype(jobs[0].settings.precision, jobs[0].device))
+        network.compute_in(network_dtype(jobs[0].settings.precision, jobs[0].device, network))
     runs = Runs(networks, processes=processes)
     data = _run_data(jobs, processes)
     trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)

@@ -18,6 +18,12 @@ from acova import kernels
 _ALIGNMENT = 8
 """Widths are stored as multiples of this, which matrix units ask for; the units added are zero and stay zero."""
 
+_HEIGHTS = 16
+"""Packed rows are a multiple of this: libraries prepare themselves anew for each number of rows."""
+
+_MOST_FILLED = 1.2
+"""Rows computed for each one wanted, at most, for the sake of one product of all views."""
+
 Rows = Tensor | list[Tensor]
 """Rows of V views: one tensor (V, N, width), or V tensors of their own numbers of rows."""
 
@@ -36,8 +42,8 @@ class Perceptrons(nn.Module):
     Attributes
     ----------
     dtype : torch.dtype
-        What rows and weights are rounded to for products in training; outputs and gradients of weights are not
-        rounded, and where no gradient is asked for nothing is.
+        What rows and weights are rounded to for products in training; outputs are not rounded, gradients of weights
+        on a CPU alone, and where no gradient is asked for nothing is.
     """
 
     dtype = torch.float32
@@ -71,25 +77,46 @@ class Perceptrons(nn.Module):
         return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
 
 
-def observed_rows(observed: Tensor, mapped: bool) -> list[Tensor] | None:
-    """Return each view's observed rows, or None to compute all of them.
+class Packed:
+    """Which rows of a batch are computed where each view may lack some.
 
-    Hidden rows are skipped on a CPU. On a GPU that would make the device wait for the host, and when several
-    runs are computed at once (`mapped`) shapes must not depend on data.
+    Every view's rows are filled up to the same number, so that all views are one product; where that would take more
+    time than it saves, each view is a product of its own.
     """
-    if mapped or observed.device.type != "cpu":
-        return None
-    return [seen.nonzero().squeeze(-1) for seen in observed.unbind(1)]
+
+    def __init__(self, wanted: Tensor) -> None:
+        self.rows = [seen.nonzero().squeeze(-1) for seen in wanted.unbind(1)]
+        counts = [len(rows) for rows in self.rows]
+        height = -(-max(counts) // _HEIGHTS) * _HEIGHTS
+        self.together = len(counts) * height <= _MOST_FILLED * sum(counts)
+        self._computed = [pad(rows, (0, height - len(rows))) for rows in self.rows] if self.together else self.rows
+
+    @staticmethod
+    def of(wanted: Tensor, *, mapped: bool) -> "Packed | None":
+        """Pack the wanted rows (N, V), or return None to compute all of them.
+
+        Hidden rows are skipped on a CPU. On a GPU that would make the device wait for the host, and when several
+        runs are computed at once (`mapped`) shapes must not depend on data.
+        """
+        return None if mapped or wanted.device.type != "cpu" else Packed(wanted)
+
+    def take(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """Return the rows to compute of V tensors (N, width)."""
+        return [view[rows] for view, rows in zip(views, self._computed, strict=True)]
+
+    def wanted_of(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Return the wanted rows of V tensors of computed ones."""
+        return [part[: len(rows)] for part, rows in zip(parts, self.rows, strict=True)]
 
 
 def encode_observed(encoders: Perceptrons, views: Sequence[Tensor], observed: Tensor, *, mapped: bool) -> Tensor:
     """Return what the encoders say of the views (N, P_v), (N, V, D); hidden entries mean nothing."""
-    at = observed_rows(observed, mapped)
-    if at is None:
+    packed = Packed.of(observed, mapped=mapped)
+    if packed is None:
         return torch.stack(encoders(views, together=True), dim=1)
-    parts = encoders([view[rows] for view, rows in zip(views, at, strict=True)], together=False)
-    n_views = len(at)
-    into = torch.cat([rows * n_views + v for v, rows in enumerate(at)])
+    parts = packed.wanted_of(encoders(packed.take(views), together=packed.together))
+    n_views = len(parts)
+    into = torch.cat([rows * n_views + v for v, rows in enumerate(packed.rows)])
     flat = parts[0].new_zeros(len(observed) * n_views, parts[0].shape[1]).index_copy(0, into, torch.cat(parts))
     estimates: Tensor = flat.view(len(observed), n_views, -1)
     return estimates
@@ -104,13 +131,13 @@ def decode_wanted(
     rounded: Sequence[Tensor | None] | None = None,
 ) -> list[Tensor]:
     """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
-    at = observed_rows(wanted, mapped)
-    if at is None:
+    packed = Packed.of(wanted, mapped=mapped)
+    if packed is None:
         return decoders(latents, together=True, rounded=rounded)  # type: ignore[no-any-return]
-    parts = decoders([latent[rows] for latent, rows in zip(latents, at, strict=True)], together=False)
+    parts = packed.wanted_of(decoders(packed.take(latents), together=packed.together, rounded=rounded))
     return [
         part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
-        for part, rows in zip(parts, at, strict=True)
+        for part, rows in zip(parts, packed.rows, strict=True)
     ]
 
 
@@ -136,13 +163,11 @@ class _Layer(nn.Module):
         return self.weight.detach().to(dtype) if self.stacked and self.weight.dtype != dtype else None
 
     def forward(self, rows: Rows, together: bool, rounded: Tensor | None = None) -> Rows:
-        if not self.stacked:
+        if not (self.stacked and together):
             parts = rows.unbind() if isinstance(rows, Tensor) else rows
-            each = zip(parts, self.weights, self.biases, strict=True)
+            weights = (self.weight, self.bias) if self.stacked else (self.weights, self.biases)
+            each = zip(parts, *weights, strict=True)
             return [_affine(_padded(part, weight), weight, bias, self.relu) for part, weight, bias in each]
-        if not together:
-            padded = [_padded(part, self.weight) for part in rows]
-            return list(_PerView.apply(self.weight, self.bias, self.relu, *padded))  # type: ignore[no-untyped-call]
         # Padded first: views of different widths share a stack when their padded widths are the same.
         stack = rows if isinstance(rows, Tensor) else torch.stack([_padded(part, self.weight) for part in rows])
         return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, rounded)
@@ -186,6 +211,8 @@ class _Affine(torch.autograd.Function):
             return add_bias_relu(_product(rows, narrow, rows.dtype), bias)
         if relu or rows.dtype == weight.dtype:
             out = _product_plus(bias.to(rows.dtype), rows, narrow)
+        elif rows.device.type == "cpu":
+            out = _product_plus(bias, rows.to(weight.dtype), narrow.to(weight.dtype))
         else:
             out = _product(rows, narrow, weight.dtype).add_(bias.unsqueeze(-2))
         return out.relu_() if relu else out
@@ -227,45 +254,19 @@ def _fused(rows: Tensor) -> bool:
     return rows.dtype == torch.bfloat16 and kernels.usable(rows)
 
 
-class _PerView(torch.autograd.Function):
-    """The same for stacked weights and any number of rows in each view: hidden rows need not be computed."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, relu: bool, *rows: Tensor) -> tuple[Tensor, ...]:
-        outs = tuple(torch.addmm(b, part, w) for b, part, w in zip(bias, rows, weight, strict=True))
-        for out in outs if relu else ():
-            out.relu_()
-        ctx.relu = relu
-        ctx.save_for_backward(weight, *rows, *(outs if relu else ()))
-        return outs
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weight, *saved = ctx.saved_tensors
-        rows, outs = saved[: len(gradients)], saved[len(gradients) :]
-        if ctx.relu:
-            gradients = tuple(map(torch.ops.aten.threshold_backward, gradients, outs, (0,) * len(outs)))
-        to_weight, to_bias = torch.empty_like(weight), weight.new_empty(len(weight), weight.shape[-1])
-        to_rows: list[Tensor | None] = []
-        for v, (part, gradient) in enumerate(zip(rows, gradients, strict=True)):
-            torch.mm(part.mT, gradient, out=to_weight[v])
-            torch.sum(gradient, 0, out=to_bias[v])
-            to_rows.append(gradient @ weight[v].mT if ctx.needs_input_grad[3 + v] else None)
-        return to_weight, to_bias, None, *to_rows
-
-
 def _product_plus(bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     if rows.ndim == 2:
         return torch.addmm(bias, rows, weight)
     out = torch.baddbmm(bias.unsqueeze(-2).flatten(0, -3), rows.flatten(0, -3), weight.flatten(0, -3))
-    return out.view(*rows.shape[:-1], -1)
+    return out.view(*rows.shape[:-1], weight.shape[-1])
 
 
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """Multiply, and return the sums in `dtype`, not rounded to the factors' type where the device allows that."""
+    """Multiply, and return the sums in `dtype`; a CPU alone rounds them to the factors' type before."""
     if left.dtype == dtype:
         return left @ right
+    if left.device.type == "cpu":
+        return (left @ right).to(dtype)
     if left.ndim == 2:
         return torch.mm(left, right, out_dtype=dtype)
-    return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], -1)
+    return torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=dtype).view(*left.shape[:-1], right.shape[-1])

@@ -244,3 +244,24 @@ def test_the_fused_optimiser_is_torchs(n_runs):
                 optimiser.load(held)
         finals.append(torch.cat([p.detach().flatten() for p in runs.parameters.values()]))
     torch.testing.assert_close(*finals, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_runs", [1, 3])
+def test_weights_are_kept_rounded_by_who_moves_them(n_runs, monkeypatch):
+    seen = []
+
+    def keeping(runs):
+        seen.append([(runs.parameters[name].detach().clone(), kept.clone()) for name, kept in runs.rounded.items()])
+        release(runs)
+
+    release = Runs.release
+    monkeypatch.setattr(Runs, "release", keeping)
+    views, _ = toy()
+    models = [ACOVA(3, **{**SHORT, "precision": "bf16"}, random_state=run) for run in range(n_runs)]
+    models = fit_many(models, views)
+    (pairs,) = seen
+    assert len(pairs) >= 2
+    for weight, kept in pairs:
+        assert torch.equal(kept, weight.bfloat16())
+    names = [name for model in models for name, _ in model.network_.named_buffers()]
+    assert not any(name.endswith("rounded") for name in names)

@@ -162,6 +162,7 @@ def test_clipping_and_adam(clip):
 
     sizes, rates, betas = (5000, 7), torch.tensor([1e-2, 3e-2]), (0.9, 0.999)
     parameters = [draw(2, size, seed=size) for size in sizes]
+    rounded = [torch.zeros_like(parameters[0], dtype=torch.bfloat16), None]
     moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
     theirs = [[p[run].clone().requires_grad_() for p in parameters] for run in range(2)]
     adams = [torch.optim.Adam(mine, lr=rate, betas=betas) for mine, rate in zip(theirs, rates.tolist(), strict=True)]
@@ -179,12 +180,15 @@ def test_clipping_and_adam(clip):
             sum_squares(gradient, squares, size, start)
         shorten(squares, factors, clip)
         steps = torch.tensor(number, dtype=torch.float64, device=DEVICE)
-        for parameter, gradient, moment, size in zip(parameters, gradients, moments, sizes, strict=True):
-            move(parameter, gradient, *moment, factors, rates.to(DEVICE), steps, size, betas, 1e-8)
+        for parameter, narrow, gradient, moment, size in zip(
+            parameters, rounded, gradients, moments, sizes, strict=True
+        ):
+            move(parameter, narrow, gradient, *moment, factors, rates.to(DEVICE), steps, size, betas, 1e-8)
     for number, parameter in enumerate(parameters):
         torch.testing.assert_close(
             parameter, torch.stack([mine[number].detach() for mine in theirs]), rtol=1e-5, atol=1e-6
         )
+    torch.testing.assert_close(rounded[0], parameters[0].bfloat16(), rtol=0 if DEVICE == "cuda" else 2**-7, atol=0)
 
 
 @pytest.mark.parametrize("runs", [None, 2])

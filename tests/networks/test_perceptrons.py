@@ -3,6 +3,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from acova.engine import Runs
 from acova.networks import Perceptrons
 from acova.networks.perceptrons import Packed, decode_wanted, encode_observed
 
@@ -182,3 +183,39 @@ def test_rounded_on_a_cpu_outputs_are_sums_of_rounded_factors_and_gradients_near
     for v, out in enumerate(layer(rows, together=together)):
         expected = narrow[v] @ weight[v].bfloat16().double() + bias[v].double()
         torch.testing.assert_close(out.double(), expected[:, :4], rtol=1e-6, atol=1e-6)
+
+
+class Squares(Perceptrons):
+    """Perceptrons with a loss, as the engine trains them."""
+
+    def loss(self, views, observed, noise):
+        return {"total": sum(out.square().sum(-1) for out in self(views, together=True))}
+
+
+@pytest.mark.parametrize("n_runs", [1, 2])
+def test_weights_kept_rounded_are_those_rounded_anew(n_runs):
+    torch.manual_seed(0)
+    networks = [Squares([SIZES, 16, 8, 4], 3) for _ in range(n_runs)]
+    for network in networks:
+        network.dtype = torch.bfloat16
+    runs = Runs(networks)
+    batch = [torch.randn(n_runs, 20, size) for size in SIZES], torch.ones(n_runs, 20, 3, dtype=torch.bool)
+
+    def found():
+        total = runs.losses(Squares.loss, *batch, torch.zeros(n_runs, 20, 0))["total"]
+        return total, *torch.autograd.grad(total.sum(), runs.parameters.values())
+
+    before = found()
+    runs.keep_rounded()
+    assert set(runs.rounded) == {"layers.1.weight", "layers.2.weight"}  # the inputs' widths differ
+    assert all(map(torch.equal, before, found()))
+    with torch.no_grad():
+        runs.parameters["layers.1.weight"].mul_(2)
+    assert all(map(torch.equal, before[:1], found()[:1]))  # who writes must say so
+    runs.round_again()
+    after = found()
+    assert not torch.equal(before[0], after[0])
+    runs.release()
+    assert not runs.rounded
+    alone = sum(out.square().sum(-1) for out in networks[0]([view[0] for view in batch[0]], together=True))
+    torch.testing.assert_close(alone, after[0][0], rtol=1e-2, atol=1e-3)

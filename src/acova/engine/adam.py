@@ -97,7 +97,7 @@ class TorchAdam:
 
 
 class FusedAdam:
-    """The same in two passes over memory on a GPU: one for the norms, one that clips and moves.
+    """The same in two passes over memory on a GPU: one for the norms, one that clips, moves and rounds.
 
     Sums of squares are added block by block in a fixed order, so that a run repeats. A process by itself adds up those
     of a gradient as soon as backward has made it, beside what is left of it; several average their gradients first.
@@ -107,9 +107,11 @@ class FusedAdam:
         from acova.kernels import adam
 
         self._kernels = adam
+        runs.keep_rounded()
         self._clip_norm = phase.clip_norm
         count = len(runs) if runs.stacked else 1
         self._parameters = [runs.parameters[name] for group in phase.groups for name in group.names]
+        self._rounded = [runs.rounded.get(name) for group in phase.groups for name in group.names]
         device = self._parameters[0].device
         self._rates = [torch.tensor(_each_rate(group, count), device=device) for group in phase.groups]
         self._rate_of = [number for number, group in enumerate(phase.groups) for _ in group.names]
@@ -169,6 +171,7 @@ class FusedAdam:
             if parameter.grad is not None and wanted(parameter):
                 self._kernels.move(
                     parameter,
+                    self._rounded[number],
                     parameter.grad.contiguous(),
                     *self._moments[number],
                     self._factors,

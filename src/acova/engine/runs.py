@@ -38,6 +38,8 @@ class Runs:
     ----------
     parameters : dict of str to Tensor
         Trainable tensors, with a leading axis of R when stacked.
+    rounded : dict of str to Tensor
+        Parameters, by name, as products take them; empty before `keep_rounded`.
     """
 
     def __init__(
@@ -45,24 +47,59 @@ class Runs:
     ) -> None:
         self.networks = list(networks)
         self.processes = processes
+        self.rounded: dict[str, Tensor] = {}
         self.stacked = len(self.networks) > 1 if stacked is None else stacked
         if not self.stacked:
             self.parameters: dict[str, Tensor] = dict(self.networks[0].named_parameters())
             self._call: nn.Module = _Call(self.networks[0])
             return
         self.parameters, self._buffers = stack_module_state(self.networks)
-        template = copy.deepcopy(self.networks[0]).to("meta")
-        template.mapped = True  # type: ignore[assignment]
-        self._call = _Call(template)
+        self._template = copy.deepcopy(self.networks[0]).to("meta")
+        self._template.mapped = True  # type: ignore[assignment]
+        self._call = _Call(self._template)
         for run, network in enumerate(self.networks):
             for name, parameter in network.named_parameters():
                 parameter.data = self.parameters[name].data[run]
 
     def release(self) -> None:
-        """Give every network memory of its own again."""
+        """Give every network memory of its own again, and none to rounded parameters."""
         if self.stacked:
             for parameter in (p for network in self.networks for p in network.parameters()):
                 parameter.data = parameter.data.clone()
+        for module in self._called.modules():
+            if "rounded" in module._buffers:
+                module.rounded = None  # type: ignore[assignment]
+        self.rounded = {}
+
+    def keep_rounded(self) -> None:
+        """Hold rounded parameters beside the others, for an optimiser that writes both.
+
+        A module asks for it by a buffer ``rounded``, which is None else, beside its ``weight``, and says what it is
+        rounded to by ``round_to``. Processes that exchange gradients, and buffers, do without.
+        """
+        if self.rounded or self.processes.size > 1:
+            return
+        for name, module in self._called.named_modules():
+            weight = self.parameters.get(f"{name}.weight")
+            if weight is None or "rounded" not in module._buffers or module.round_to == weight.dtype:
+                continue
+            self.rounded[f"{name}.weight"] = rounded = weight.detach().to(module.round_to)
+            if self.stacked:
+                self._buffers[f"{name}.rounded"] = rounded
+                module.rounded = torch.empty_like(module.weight, dtype=rounded.dtype)
+            else:
+                module.rounded = rounded
+
+    @torch.no_grad()
+    def round_again(self) -> None:
+        """Round all parameters anew: others than the optimiser may have written to them."""
+        for name, rounded in self.rounded.items():
+            rounded.copy_(self.parameters[name])
+
+    @property
+    def _called(self) -> nn.Module:
+        """The network that losses are taken of: the parameters of a stack are put into it."""
+        return self._template if self.stacked else self.networks[0]
 
     def __len__(self) -> int:
         return len(self.networks)

@@ -29,6 +29,7 @@ def shorten(squares: Tensor, factors: Tensor, clip_norm: float) -> None:
 
 def move(
     parameter: Tensor,
+    rounded: Tensor | None,
     gradient: Tensor,
     first: Tensor,
     second: Tensor,
@@ -39,12 +40,15 @@ def move(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """Take Adam's step, the one of this number, each run's gradient times its factor and with its rate; in place."""
+    """Take Adam's step, the one of this number, each run's gradient times its factor and with its rate; in place.
+
+    What the parameter becomes is written to `rounded` too, in its type.
+    """
     grid = (blocks_of(size), len(factors))
     logs = math.log(betas[0]), math.log(betas[1])
-    _move[grid](
-        parameter.data, gradient, first, second, factors, rates, steps, size, *betas, *logs, EPS=eps, BLOCK=_BLOCK
-    )
+    both = parameter.data, parameter.data if rounded is None else rounded
+    constants = {"ROUND": rounded is not None, "EPS": eps, "BLOCK": _BLOCK}
+    _move[grid](*both, gradient, first, second, factors, rates, steps, size, *betas, *logs, **constants)
 
 
 @triton.jit
@@ -70,6 +74,7 @@ def _shorten(squares, factors, columns, clip_norm, BLOCK: tl.constexpr):
 @triton.jit
 def _move(
     parameter,
+    rounded,
     gradient,
     first,
     second,
@@ -81,6 +86,7 @@ def _move(
     BETA_2: tl.constexpr,
     LOG_1: tl.constexpr,
     LOG_2: tl.constexpr,
+    ROUND: tl.constexpr,
     EPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -103,3 +109,5 @@ def _move(
     p = tl.load(parameter + place, mask=inside)
     p -= step * m / (tl.sqrt(v) / root + EPS)
     tl.store(parameter + place, p, mask=inside)
+    if ROUND:
+        tl.store(rounded + place, p.to(rounded.dtype.element_ty), mask=inside)

@@ -176,31 +176,23 @@ class MultiViewVAE(nn.Module):
                 return weighted_average(mean, std, observed, self.fusion_logits)
         return fuse(mean, std, observed, self.correlation(), self.missing)
 
-    def _encode_and_fuse(
-        self, views: Sequence[Tensor], observed: Tensor
-    ) -> tuple[tuple[Tensor, Tensor], Fused, Sequence[Tensor | None]]:
-        """Return the views' estimates, the fused posterior, and the decoders' weights as `decode` takes them.
-
-        Whatever needs no estimates is computed beside the encoders.
-        """
+    def _encode_and_fuse(self, views: Sequence[Tensor], observed: Tensor) -> tuple[tuple[Tensor, Tensor], Fused]:
+        """Return the views' estimates and the fused posterior; what needs no estimates is computed beside them."""
         with kernels.beside(observed) as waiting:
             whitener = whitener_of(self.correlation(), observed, self.missing) if self._one_matrix else None
-            rounded = self.decoders.rounded()
         estimates = self.encode(views, observed)
         kernels.wait_for(waiting)
         if whitener is None:
-            return estimates, self.fuse(*estimates, observed), rounded
-        return estimates, fuse_whitened(*estimates, observed, whitener), rounded
+            return estimates, self.fuse(*estimates, observed)
+        return estimates, fuse_whitened(*estimates, observed, whitener)
 
     def posterior(self, views: Sequence[Tensor], observed: Tensor) -> Fused:
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(
-        self, latents: Sequence[Tensor], wanted: Tensor, rounded: Sequence[Tensor | None] | None = None
-    ) -> list[Tensor]:
+    def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
         """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
-        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped, rounded=rounded)
+        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
 
     def objective(
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
@@ -224,10 +216,10 @@ class MultiViewVAE(nn.Module):
     ) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
         inputs, targets = self._inputs_and_targets(views)
-        estimates, fused, rounded = self._encode_and_fuse(inputs, observed)
+        estimates, fused = self._encode_and_fuse(inputs, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(decoded) as decoding:
-            reconstruction = self._reconstruction(targets, decoded, observed, fill_weight, rounded)
+            reconstruction = self._reconstruction(targets, decoded, observed, fill_weight)
         prior = self.prior()
         if self.assignment == "exact":
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
@@ -248,16 +240,11 @@ class MultiViewVAE(nn.Module):
         return views[:n_views], views[-n_views:]
 
     def _reconstruction(
-        self,
-        targets: Sequence[Tensor],
-        latent: Tensor,
-        observed: Tensor,
-        fill_weight: float,
-        rounded: Sequence[Tensor | None],
+        self, targets: Sequence[Tensor], latent: Tensor, observed: Tensor, fill_weight: float
     ) -> Tensor:
         """Return how far all views are from what a latent (N, D) is decoded to, (N,)."""
         shares = torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
-        outputs = self.decode([latent] * len(targets), shares > 0, rounded)
+        outputs = self.decode([latent] * len(targets), shares > 0)
         return total_reconstruction(targets, outputs, shares, self.likelihoods)
 
     def loss(
@@ -278,10 +265,10 @@ class MultiViewVAE(nn.Module):
     ) -> dict[str, Tensor]:
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
         inputs, targets = self._inputs_and_targets(views)
-        estimates, fused, rounded = self._encode_and_fuse(inputs, observed)
+        estimates, fused = self._encode_and_fuse(inputs, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(latent) as decoding:
-            reconstruction = self._reconstruction(targets, latent, observed, fill_weight, rounded)
+            reconstruction = self._reconstruction(targets, latent, observed, fill_weight)
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         kl_z = kl_diagonal(fused.mean, fused.variance, zero, one)
         aligned = alignment(fused, *estimates, observed)

@@ -46,8 +46,6 @@ class Perceptrons(nn.Module):
         on a CPU alone, and where no gradient is asked for nothing is.
     """
 
-    dtype = torch.float32
-
     def __init__(self, widths: Sequence[int | Sequence[int]], n_views: int, *, xavier: bool = False) -> None:
         super().__init__()
         per_view = [[width] * n_views if isinstance(width, int) else list(width) for width in widths]
@@ -57,22 +55,25 @@ class Perceptrons(nn.Module):
             for number, (before, after) in enumerate(pairwise(per_view))
         )
 
-    def rounded(self) -> list[Tensor | None]:
-        """Return each layer's weight as products in training take it, for `forward`; None where it is not rounded."""
-        return [cast("_Layer", layer).rounded(self.dtype) for layer in self.layers]
+    @property
+    def dtype(self) -> torch.dtype:
+        """What factors are rounded to."""
+        return cast("_Layer", self.layers[0]).round_to
 
-    def forward(
-        self, rows: Sequence[Tensor], *, together: bool, rounded: Sequence[Tensor | None] | None = None
-    ) -> list[Tensor]:
+    @dtype.setter
+    def dtype(self, dtype: torch.dtype) -> None:
+        for layer in self.layers:
+            cast("_Layer", layer).round_to = dtype
+
+    def forward(self, rows: Sequence[Tensor], *, together: bool) -> list[Tensor]:
         """Map V tensors of rows, (N_v, inputs_v), to V tensors (N_v, outputs_v).
 
-        With `together` every view has the same number of rows, and layers take all views at once. Weights that are
-        `rounded` already need not be rounded again.
+        With `together` every view has the same number of rows, and layers take all views at once.
         """
         narrow = self.dtype if torch.is_grad_enabled() else torch.float32
         flowing: Rows = [part.to(narrow) if part.dtype == torch.float32 else part for part in rows]
-        for layer, weight in zip(self.layers, rounded or [None] * len(self.layers), strict=True):
-            flowing = layer(flowing, together, weight)
+        for layer in self.layers:
+            flowing = layer(flowing, together)
         parts = flowing.unbind() if isinstance(flowing, Tensor) else flowing
         return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
 
@@ -122,19 +123,12 @@ def encode_observed(encoders: Perceptrons, views: Sequence[Tensor], observed: Te
     return estimates
 
 
-def decode_wanted(
-    decoders: Perceptrons,
-    latents: Sequence[Tensor],
-    wanted: Tensor,
-    *,
-    mapped: bool,
-    rounded: Sequence[Tensor | None] | None = None,
-) -> list[Tensor]:
+def decode_wanted(decoders: Perceptrons, latents: Sequence[Tensor], wanted: Tensor, *, mapped: bool) -> list[Tensor]:
     """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
     packed = Packed.of(wanted, mapped=mapped)
     if packed is None:
-        return decoders(latents, together=True, rounded=rounded)  # type: ignore[no-any-return]
-    parts = packed.wanted_of(decoders(packed.take(latents), together=packed.together, rounded=rounded))
+        return decoders(latents, together=True)  # type: ignore[no-any-return]
+    parts = packed.wanted_of(decoders(packed.take(latents), together=packed.together))
     return [
         part.new_zeros(len(wanted), part.shape[1]).index_copy(0, rows, part)
         for part, rows in zip(parts, packed.rows, strict=True)
@@ -145,7 +139,11 @@ class _Layer(nn.Module):
     """``relu(rows @ weight + bias)`` of every view; without `relu`, the product as it is, in full precision.
 
     Weights are stored as (inputs, outputs): their gradients then come out of the matrix product as they are stored.
+    Where `rounded` holds the weights of all views in the rows' type, they need not be rounded again.
     """
+
+    round_to = torch.float32
+    rounded: Tensor | None
 
     def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, relu: bool, xavier: bool) -> None:
         super().__init__()
@@ -155,14 +153,12 @@ class _Layer(nn.Module):
         if self.stacked:
             self.weight = nn.Parameter(torch.stack([weight for weight, _ in pairs]))
             self.bias = nn.Parameter(torch.stack([bias for _, bias in pairs]))
+            self.register_buffer("rounded", None, persistent=False)
         else:
             self.weights = nn.ParameterList(weight for weight, _ in pairs)
             self.biases = nn.ParameterList(bias for _, bias in pairs)
 
-    def rounded(self, dtype: torch.dtype) -> Tensor | None:
-        return self.weight.detach().to(dtype) if self.stacked and self.weight.dtype != dtype else None
-
-    def forward(self, rows: Rows, together: bool, rounded: Tensor | None = None) -> Rows:
+    def forward(self, rows: Rows, together: bool) -> Rows:
         if not (self.stacked and together):
             parts = rows.unbind() if isinstance(rows, Tensor) else rows
             weights = (self.weight, self.bias) if self.stacked else (self.weights, self.biases)
@@ -170,7 +166,7 @@ class _Layer(nn.Module):
             return [_affine(_padded(part, weight), weight, bias, self.relu) for part, weight, bias in each]
         # Padded first: views of different widths share a stack when their padded widths are the same.
         stack = rows if isinstance(rows, Tensor) else torch.stack([_padded(part, self.weight) for part in rows])
-        return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, rounded)
+        return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, self.rounded)
 
 
 def _start(inputs: int, outputs: int, xavier: bool) -> tuple[Tensor, Tensor]:

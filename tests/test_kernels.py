@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from acova import kernels
-from acova.functional import fuse, reconstruction
+from acova.functional import fuse, reconstruction, total_reconstruction
 from acova.networks.multiview_vae import MultiViewVAE
 from acova.networks.perceptrons import Perceptrons
 
@@ -124,6 +124,22 @@ def test_layers_of_rounded_rows(runs):
             masked = (gradient * (out > 0) if relu else gradient).bfloat16()
             torch.testing.assert_close(narrow, masked, rtol=rounding, atol=0.0)
             torch.testing.assert_close(sums, narrow.float().sum(-2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("runs", [None, 3])
+def test_reconstruction_of_all_views_in_one_tensor(runs):
+    lead = () if runs is None else (runs,)
+    kinds, widths = ("gaussian", "bernoulli", "laplace"), (7, 12, 16)
+    shares = chance(*lead, 11, 3) * (chance(*lead, 11, 3, seed=7) < 0.7)
+    views = [chance(*lead, 11, width, seed=width) for width in widths]
+    views = [view.masked_fill(shares[..., v : v + 1] == 0, torch.nan) for v, view in enumerate(views)]
+    outputs = 3 * draw(*lead, 3, 11, 16, seed=2)
+    one = lambda y, share, *x: total_reconstruction(x, y, share, kinds)  # noqa: E731
+    function = one if runs is None else torch.func.vmap(one)
+    found = both_ways(lambda y: (function(y, shares, *views),), (outputs,))
+    assert_same(found, rtol=1e-5, atol=1e-5)
+    parts = [outputs[..., v, :, :width] for v, width in enumerate(widths)]
+    torch.testing.assert_close(found[0][0], total_reconstruction(views, parts, shares, kinds))
 
 
 def test_not_a_number_stays_one():

@@ -58,11 +58,22 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     if likelihood not in LIKELIHOODS:
         msg = f"reconstruction: likelihood must be one of {LIKELIHOODS}; got {likelihood!r}."
         raise ValueError(msg)
-    misfit: Any = _Misfit
-    if output.ndim == 2 and output.dtype == view.dtype == torch.float32 and kernels.usable(output):
-        from acova.kernels.misfit import Misfit as misfit
-    loss: Tensor = misfit.apply(output, view, observed, likelihood)
+    if output.ndim == 2 and _has_kernel(output, [view]):
+        return _misfits(output.unsqueeze(0), observed.unsqueeze(-1), [likelihood], [view]).squeeze(-1)
+    loss: Tensor = _Misfit.apply(output, view, observed, likelihood)  # type: ignore[no-untyped-call]
     return loss
+
+
+def _has_kernel(outputs: Tensor, views: Sequence[Tensor]) -> bool:
+    return kernels.usable(outputs) and all(part.dtype == torch.float32 for part in (outputs, *views))
+
+
+def _misfits(outputs: Tensor, observed: Tensor, likelihoods: Sequence[str], views: Sequence[Tensor]) -> Tensor:
+    """Return the `reconstruction` of V views, (N, V), of outputs in one tensor (V, N, W)."""
+    from acova.kernels.misfit import Misfit
+
+    losses: Tensor = Misfit.apply(outputs, observed, tuple(likelihoods), *views)  # type: ignore[no-untyped-call]
+    return losses
 
 
 class _Misfit(torch.autograd.Function):
@@ -98,12 +109,17 @@ class _Misfit(torch.autograd.Function):
 
 
 def total_reconstruction(
-    views: Sequence[Tensor], outputs: Sequence[Tensor], shares: Tensor, likelihoods: Sequence[str]
+    views: Sequence[Tensor], outputs: Sequence[Tensor] | Tensor, shares: Tensor, likelihoods: Sequence[str]
 ) -> Tensor:
     """Return the `reconstruction` of V views (..., P_v), summed with the weights `shares` (..., V); shape (...).
 
-    A share of 0 leaves a view out, whatever its cells hold.
+    Outputs are V tensors (..., P_v), or one (V, ..., W) of which every view takes its first features. A share of 0
+    leaves a view out, whatever its cells hold.
     """
+    if isinstance(outputs, Tensor):
+        if outputs.ndim == 3 and _has_kernel(outputs, views):
+            return (_misfits(outputs, shares > 0, likelihoods, views) * shares).sum(-1)
+        outputs = [part[..., : view.shape[-1]] for part, view in zip(outputs.unbind(), views, strict=True)]
     losses = [
         reconstruction(view, output, shares[..., v] > 0, likelihood)
         for v, (view, output, likelihood) in enumerate(zip(views, outputs, likelihoods, strict=True))

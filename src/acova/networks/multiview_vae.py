@@ -244,7 +244,10 @@ class MultiViewVAE(nn.Module):
     ) -> Tensor:
         """Return how far all views are from what a latent (N, D) is decoded to, (N,)."""
         shares = torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
-        outputs = self.decode([latent] * len(targets), shares > 0)
+        latents = [latent] * len(targets)
+        # Cut into views, their gradients would have to be put together again.
+        whole = kernels.usable(latent)
+        outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
         return total_reconstruction(targets, outputs, shares, self.likelihoods)
 
     def loss(

@@ -70,12 +70,17 @@ class Perceptrons(nn.Module):
 
         With `together` every view has the same number of rows, and layers take all views at once.
         """
+        flowing = self.whole(rows, together=together)
+        parts = flowing.unbind() if isinstance(flowing, Tensor) else flowing
+        return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
+
+    def whole(self, rows: Sequence[Tensor], *, together: bool) -> Rows:
+        """Return the same in one tensor (V, N, width), wider than the outputs, if the last layer takes all at once."""
         narrow = self.dtype if torch.is_grad_enabled() else torch.float32
         flowing: Rows = [part.to(narrow) if part.dtype == torch.float32 else part for part in rows]
         for layer in self.layers:
             flowing = layer(flowing, together)
-        parts = flowing.unbind() if isinstance(flowing, Tensor) else flowing
-        return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
+        return flowing
 
 
 class Packed:

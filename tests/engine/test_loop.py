@@ -1,5 +1,6 @@
+import platform
+import subprocess
 import sys
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from acova.engine import (
     RunData,
     Runs,
     Trainer,
-    freed_memory_kept,
     network_dtype,
     resolve_device,
     runs_that_fit,
@@ -186,24 +186,28 @@ def test_a_torch_that_cannot_tell_rounds_nothing(monkeypatch):
     assert network_dtype("bf16", torch.device("cpu"), torch.nn.Linear(500, 2000)) == torch.float32
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told to keep memory")
+FAULTS = """
+import resource
+from contextlib import nullcontext
+import torch
+from acova.engine import freed_memory_kept
+
+for context in (nullcontext(), freed_memory_kept(torch.device("cuda")), freed_memory_kept(torch.device("cpu"))):
+    with context:
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            parts = [torch.zeros(2**22) for _ in range(6)]  # 96 MiB, more than glibc keeps by itself
+            del parts
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
 def test_memory_that_is_freed_is_kept_for_the_next_step():
-    import resource
-
-    def faults(context):
-        count = 0
-        with context:
-            for _ in range(12):
-                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-                parts = [torch.zeros(2**22) for _ in range(6)]  # 96 MiB, more than glibc keeps by itself
-                del parts
-                count = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-        return count
-
-    with freed_memory_kept(torch.device("cuda")):  # does nothing
-        pass
-    kept, after = faults(freed_memory_kept(torch.device("cpu"))), faults(nullcontext())
-    assert kept < 0.1 * after
+    """In a process of its own: what else lies on the heap decides what glibc gives back."""
+    done = subprocess.run([sys.executable, "-c", FAULTS], check=True, capture_output=True, text=True)
+    plain, gpu, kept = map(int, done.stdout.split())
+    assert min(plain, gpu) > 4 * kept
 
 
 @pytest.mark.parametrize("rates", [[0.1, 0.1, 0.1], [0.1, 0.3, 0.1], [0.2, 0.05, 0.4]])

@@ -298,7 +298,8 @@ def draw(speeds: list[dict], grown: list[dict], path: Path) -> None:
             panel.loglog(*zip(*sorted(points), strict=True), label=label, **style)
         panel.set(xlabel=names[axis][0], ylabel=names[axis][1])
         panel.grid(visible=True, which="major", alpha=0.3)
-        panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        if lines[axis]:
+            panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.savefig(path, dpi=150)
 
 

@@ -102,7 +102,7 @@ def test_reconstruction(likelihood, runs, width):
     view = chance(*lead, 11, width, seed=1).masked_fill(~observed.unsqueeze(-1), torch.nan)
     # A window on wider rows, as a decoder gives it.
     output = 3 * draw(*lead, 11, width + 3, seed=2)
-    one = lambda y, x, seen: reconstruction(x, y[..., :width], seen, likelihood)  # noqa: E731
+    one = lambda y, x, seen: reconstruction(x, y, seen, likelihood)  # noqa: E731
     mapped = one if runs is None else torch.func.vmap(one)
     assert_same(both_ways(lambda y: (mapped(y, view, observed),), (output,)), rtol=2e-5, atol=2e-5)
 

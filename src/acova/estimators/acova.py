@@ -120,8 +120,8 @@ class ACOVA(VariationalClusterer):
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}
-        Products of the networks on a GPU, in training; ``"auto"`` is bfloat16 where the GPU has it. The
-        fusion is always exact.
+        Products of the networks in training; ``"auto"`` is bfloat16 where the GPU has it, and where the CPU has it
+        and layers are large, else float32. The fusion is always exact.
     checkpoint : str, Path or None
         Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
         when it is called again with the same settings and data; a fit that ends deletes the folder.

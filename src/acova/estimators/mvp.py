@@ -71,7 +71,7 @@ class MVP(VariationalClusterer):
     device : str
         ``"auto"`` takes a GPU if there is one.
     precision : {"auto", "bf16", "tf32", "float32"}
-        Products of the networks on a GPU, in training.
+        Products of the networks in training, as in `ACOVA`.
     checkpoint : str, Path or None
         Folder in which the fit keeps its state, as in `ACOVA`.
     checkpoint_every : int

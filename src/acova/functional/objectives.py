@@ -44,8 +44,9 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     ----------
     view : Tensor of shape (..., P)
         The data; in [0, 1] for ``"bernoulli"``.
-    output : Tensor of shape (..., P)
-        What the decoder gives: means for ``"gaussian"`` and ``"laplace"``, logits for ``"bernoulli"``.
+    output : Tensor of shape (..., P) or wider
+        What the decoder gives: means for ``"gaussian"`` and ``"laplace"``, logits for ``"bernoulli"``. More than P are
+        left alone.
     observed : Tensor of bool, shape (...)
     likelihood : {"gaussian", "bernoulli", "laplace"}
         ``"gaussian"`` has variance 1/2, as in the published program, and drops its constant: the summed
@@ -60,6 +61,7 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
         raise ValueError(msg)
     if output.ndim == 2 and _has_kernel(output, [view]):
         return _misfits(output.unsqueeze(0), observed.unsqueeze(-1), [likelihood], [view]).squeeze(-1)
+    output = output[..., : view.shape[-1]]
     loss: Tensor = _Misfit.apply(output, view, observed, likelihood)  # type: ignore[no-untyped-call]
     return loss
 
@@ -113,13 +115,13 @@ def total_reconstruction(
 ) -> Tensor:
     """Return the `reconstruction` of V views (..., P_v), summed with the weights `shares` (..., V); shape (...).
 
-    Outputs are V tensors (..., P_v), or one (V, ..., W) of which every view takes its first features. A share of 0
-    leaves a view out, whatever its cells hold.
+    Outputs are V tensors, or one (V, ...), as wide as the views or wider. A share of 0 leaves a view out, whatever its
+    cells hold.
     """
     if isinstance(outputs, Tensor):
         if outputs.ndim == 3 and _has_kernel(outputs, views):
             return (_misfits(outputs, shares > 0, likelihoods, views) * shares).sum(-1)
-        outputs = [part[..., : view.shape[-1]] for part, view in zip(outputs.unbind(), views, strict=True)]
+        outputs = outputs.unbind()
     losses = [
         reconstruction(view, output, shares[..., v] > 0, likelihood)
         for v, (view, output, likelihood) in enumerate(zip(views, outputs, likelihoods, strict=True))

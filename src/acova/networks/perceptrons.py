@@ -75,7 +75,7 @@ class Perceptrons(nn.Module):
         return [part[..., :width] for part, width in zip(parts, self.outputs, strict=True)]
 
     def whole(self, rows: Sequence[Tensor], *, together: bool) -> Rows:
-        """Return the same in one tensor (V, N, width), wider than the outputs, if the last layer takes all at once."""
+        """Return the same as layers give it: in one tensor (V, N, width) if the last takes all at once, units added."""
         narrow = self.dtype if torch.is_grad_enabled() else torch.float32
         flowing: Rows = [part.to(narrow) if part.dtype == torch.float32 else part for part in rows]
         for layer in self.layers:

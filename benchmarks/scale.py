@@ -3,8 +3,8 @@
     python benchmarks/scale.py --samples 1500000 5000000
 
 Two views of 32 features in .npy files (256 bytes per sample and view set), a tenth of the second view missing, a small
-network (64 hidden units, batches of 4096), one epoch of pretraining and one of training, then prediction. Every size is
-fitted in a process of its own, so that its peak is its own. Rows go to results/scale.csv.
+network (64 hidden units, batches of 4096), one epoch of pretraining, of warm-up and of training, then prediction. Every
+size is fitted in a process of its own, so that its peak is its own. Rows go to results/scale.csv.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def fit(folder: Path) -> dict:
     from acova.metrics import clustering_accuracy
 
     stored = StoredViews.of(folder)
-    epochs = {"pretrain_epochs": 1, "warmup_epochs": 0, "epochs": 1}
+    epochs = {"pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1}
     model = ACOVA(CLUSTERS, hidden=(64,), batch_size=4096, learning_rate=3e-3, device="cpu", random_state=0, **epochs)
     start = time.perf_counter()
     model.fit(stored)

@@ -106,8 +106,9 @@ def counted(jobs: list[Job]) -> tuple[float, float]:
     """Return the arithmetic (FLOP) and the traffic of parameters (bytes) of one run's epoch.
 
     Two FLOP forward and four backward for every weight and row, none backward to the data; rows that are hidden count
-    on a GPU, which computes them. Adam reads and writes 28 bytes per parameter and step, clipping 12, rounding 6; on a
-    CPU gradients of rounded products are widened, which is 6 more.
+    on a GPU, which computes them. Adam reads and writes 28 bytes per parameter and step, the gradient's norm reads 4.
+    Where products are rounded, weights are written so: 2 bytes by Adam on a GPU, on a CPU 6 in a pass of their own, and
+    6 to widen gradients.
     """
     job = jobs[0]
     cuda = job.device.type == "cuda"
@@ -121,7 +122,7 @@ def counted(jobs: list[Job]) -> tuple[float, float]:
             flops += sum(back * weight.numel() * n for weight, n in zip(weights, rows, strict=True))
     steps = -(-job.n_samples // job.settings.batch_size)
     rounded = network_dtype("auto", job.device, network) == torch.bfloat16
-    each = 28 + 12 + (6 if rounded else 0) + (6 if rounded and not cuda else 0)
+    each = 28 + 4 + ((2 if cuda else 12) if rounded else 0)
     return flops, steps * each * sum(p.numel() for p in network.parameters())
 
 

@@ -142,7 +142,7 @@ class Trainer:
     def _epoch(self, phase: Phase, step: Step, draws: "_Draws", stopping: "_Stopping", epoch: int, skip: int) -> None:
         if not skip:
             self._begin_epoch(phase, step, epoch)
-        step.look_again()
+        self.runs.round_again()
         taken, seen = 0, 0
         for window in draws.windows(epoch):
             for rows, batch in window.batches(phase.batch_size, phase.drop_last):

@@ -68,10 +68,6 @@ class Step:
         for value in self.sums.values():
             value.zero_()
 
-    def look_again(self) -> None:
-        """Take notice of what others wrote to the networks."""
-        self._runs.round_again()
-
     def end_epoch(self, epoch: int) -> None:
         """Let the learning rates decay when it is time."""
         if (epoch + 1) % self._phase.decay_every == 0:

@@ -76,7 +76,9 @@ class RunData:
         """Return each run's own rows: views (R, B, P_v) and observed (R, B, V) for row numbers (R, B)."""
         at = self._held.unsqueeze(-1)
         if len(self.observed) == 1:
-            return [view[0][rows] for view in self.views], self.observed[0][rows]
+            numbers = rows.flatten()
+            one = [part[0].index_select(0, numbers).unflatten(0, rows.shape) for part in (*self.views, self.observed)]
+            return one[:-1], one[-1]
         return [view[at, rows] for view in self.views], self.observed[at, rows]
 
     def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:

@@ -6,8 +6,7 @@ import torch
 
 from acova import ACOVA
 from acova.data import make_observed
-from acova.engine import Keeper, ParameterGroup, Phase, Runs, matmul_precision, network_dtype
-from acova.engine.adam import FusedAdam, TorchAdam
+from acova.engine import Keeper, Runs, matmul_precision, network_dtype
 from acova.engine.loop import _Draws
 from acova.engine.step import Step
 from acova.estimators import fit_many, recipe
@@ -213,37 +212,6 @@ def test_streamed_steps_are_captured_too(tmp_path, monkeypatch):
     model = ACOVA(3, **SHORT, random_state=0).fit(paths)
     assert isinstance(model.labels_, np.memmap)
     assert model.objective_ == pytest.approx(whole.objective_, rel=1e-2)
-
-
-@pytest.mark.parametrize("n_runs", [1, 4])
-def test_the_fused_optimiser_is_torchs(n_runs):
-    """Twenty steps on gradients of any size, some clipped, with a learning rate per run and decay."""
-    rates = [1e-2 * (run + 1) for run in range(n_runs)]
-    finals = []
-    for kind in (FusedAdam, TorchAdam):
-        generator = torch.Generator().manual_seed(0)
-        networks = [torch.nn.Linear(70, 40).cuda() for _ in range(n_runs)]
-        for network in networks:
-            for parameter in network.parameters():
-                parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
-        runs = Runs(networks)
-        groups = [ParameterGroup(["weight"], rates), ParameterGroup(["bias"], 0.05)]
-        phase = Phase("x", 1, 1, None, groups, clip_norm=50.0)
-        runs.train_only(["weight", "bias"])
-        optimiser = kind(phase, runs)
-        for step in range(20):
-            for parameter in runs.parameters.values():
-                scale = 10.0 ** torch.randint(-3, 3, (n_runs,), generator=generator)
-                gradient = torch.randn(parameter.shape, generator=generator)
-                shape = (n_runs,) + (1,) * (parameter.ndim - 1) if runs.stacked else ()
-                parameter.grad = (gradient * scale.view(shape)).cuda()
-            optimiser.step()
-            if step == 10:
-                optimiser.decay(0.5)
-                held = {name: value.clone() for name, value in optimiser.state().items()}
-                optimiser.load(held)
-        finals.append(torch.cat([p.detach().flatten() for p in runs.parameters.values()]))
-    torch.testing.assert_close(*finals, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_runs", [1, 3])

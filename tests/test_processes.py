@@ -1,4 +1,4 @@
-"""Several processes that train one model, with gloo on a CPU."""
+"""Several processes that train one model, with gloo on a CPU; where there are GPUs, on them too."""
 
 import os
 import signal
@@ -16,6 +16,7 @@ from acova.engine import ALONE, Processes
 from acova.engine.processes import clear_loss_of_contact
 from conftest import SMALL
 
+ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SETTINGS = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 4, "epochs": 4}
 SCRIPT = """
 import sys
@@ -33,13 +34,13 @@ np.savez(f"{sys.argv[2]}-{rank}.npz", p=model.probabilities_, o=model.objectives
 """
 
 
-def options(**settings):
+def options(*, device="cpu", **settings):
     given = {**SETTINGS, **settings}
     given.pop("random_state")
     pairs = [
         (f"--{k.replace('_', '-')}", ",".join(map(str, v)) if isinstance(v, tuple) else v) for k, v in given.items()
     ]
-    return ["--clusters", "3", "--quiet", "--device", "cpu", *(str(part) for pair in pairs for part in pair)]
+    return ["--clusters", "3", "--quiet", "--device", device, *(str(part) for pair in pairs for part in pair)]
 
 
 def environment(**more):
@@ -52,11 +53,14 @@ def torchrun(*arguments):
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_two_processes_end_where_one_does(toy_file, tmp_path):
-    """The command line, with every kind of start; only the first process writes and speaks."""
-    more = options(
-        correlation_start="similarity", cluster_start="neighbors", neighbor_weight=0.5, n_init=2, consensus=True
-    )
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+def test_two_processes_end_where_one_does(toy_file, tmp_path, device):
+    """The command line, with every kind of start; only the first process writes and speaks.
+
+    Two processes share one GPU through gloo; with a GPU for each, it is NCCL that they exchange gradients by.
+    """
+    starts = {"correlation_start": "similarity", "cluster_start": "neighbors", "neighbor_weight": 0.5}
+    more = options(device=device, precision="float32", **starts, n_init=2, consensus=True)
     alone = [sys.executable, "-m", "acova", "fit", str(toy_file), "--out", str(tmp_path / "one"), *more]
     subprocess.run(alone, env=environment(), capture_output=True, check=True, timeout=300)
     done = torchrun("-m", "acova", "fit", toy_file, "--out", tmp_path / "two", *more)

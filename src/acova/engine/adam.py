@@ -1,8 +1,9 @@
 """Clipping and Adam for runs that train together, every run with its own gradient norm and learning rates."""
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,86 +19,99 @@ _LARGE = 2**20
 """Numbers of all runs together that keep a GPU busy."""
 
 
-class Optimiser(Protocol):
-    """What a step asks of an optimiser."""
-
-    def step(self) -> Tensor | None:
-        """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
-
-    def decay(self, factor: float) -> None:
-        """Multiply all learning rates."""
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything the next step depends on, besides the parameters."""
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to an earlier `state`, on the right device."""
-
-
-def new_optimiser(phase: "Phase", runs: Runs) -> Optimiser:
+def new_optimiser(phase: "Phase", runs: Runs) -> "Adam":
     """Return the fastest optimiser there is for the device."""
     on_gpu = next(iter(runs.parameters.values())).is_cuda
     return FusedAdam(phase, runs) if on_gpu and kernels.compile_here() else TorchAdam(phase, runs)
 
 
-class TorchAdam:
-    """Adam of torch; runs with a learning rate of their own are optimised through their windows on the stack."""
+class Adam(ABC):
+    """What the next step depends on: the groups' learning rates, each parameter's moments, the number of steps."""
 
     def __init__(self, phase: "Phase", runs: Runs) -> None:
         self._runs, self._clip_norm = runs, phase.clip_norm
-        self._trained = [name for group in phase.groups for name in group.names]
-        groups = [mine for group in phase.groups for mine in _by_rate(group, runs)]
-        device = next(iter(runs.parameters.values())).device
-        self._rates = [torch.tensor(rate, device=device) for rate, _, _ in groups]
-        self._windows = [place for _, places, own in groups if own for place in places]
-        self._adam = torch.optim.Adam(
-            [
-                {"params": [runs.of_run(*place) if own else runs.parameters[place[0]] for place in places], "lr": rate}
-                for rate, (_, places, own) in zip(self._rates, groups, strict=True)
-            ],
-            betas=(BETA_1, BETA_2),
-            eps=EPS,
-            fused=True,
-            capturable=device.type == "cuda",
-        )
+        self._count = len(runs) if runs.stacked else 1
+        self._names = [name for group in phase.groups for name in group.names]
+        self._parameters = [runs.parameters[name] for name in self._names]
+        device = self._parameters[0].device
+        self._rates = [torch.tensor(_each_rate(group, self._count), device=device) for group in phase.groups]
+        self._rate_of = [number for number, group in enumerate(phase.groups) for _ in group.names]
+        self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self._parameters]
+        self._steps = torch.zeros((), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
 
+    @abstractmethod
+    def step(self) -> Tensor | None:
+        """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
+
+    def decay(self, factor: float) -> None:
+        """Multiply all learning rates."""
+        for rates in self._rates:
+            rates.mul_(factor)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything the next step depends on, besides the parameters."""
+        tensors = {f"rate.{number}": rates for number, rates in enumerate(self._rates)}
+        for number, (first, second) in enumerate(self._moments):
+            tensors |= {f"adam.{number}.exp_avg": first, f"adam.{number}.exp_avg_sq": second}
+        return {**tensors, "adam.step": self._steps}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go back to an earlier `state`, on the right device."""
+        for name, value in self.state().items():
+            value.copy_(tensors[name])
+
+
+class TorchAdam(Adam):
+    """By torch's own fused operation, called as its optimiser does, which would take a second to import."""
+
+    def __init__(self, phase: "Phase", runs: Runs) -> None:
+        super().__init__(phase, runs)
+        self._alike = [len(set(_each_rate(group, self._count))) == 1 for group in phase.groups]
+
+    @torch.no_grad()
     def step(self) -> Tensor | None:
         """Clip every run's gradient and move its parameters; tell whose was clipped, (R,), if any can be."""
         clipped = None
         if self._clip_norm is not None:
-            clipped = self._runs.clip_gradients(self._trained, self._clip_norm)
-        for place in self._windows:
-            self._runs.of_run(*place)
-        self._adam.step()
+            clipped = self._runs.clip_gradients(self._names, self._clip_norm)
+        self._steps += 1
+        steps = self._steps.float()
+        for rate, moved in self._by_rate():
+            parameters, gradients, first, second = zip(*moved, strict=True)
+            torch._fused_adam_(
+                parameters,
+                gradients,
+                first,
+                second,
+                [],
+                [steps] * len(moved),
+                lr=rate,
+                beta1=BETA_1,
+                beta2=BETA_2,
+                weight_decay=0.0,
+                eps=EPS,
+                amsgrad=False,
+                maximize=False,
+            )
         return clipped
 
-    def decay(self, factor: float) -> None:
-        """Multiply all learning rates."""
-        for rate in self._rates:
-            rate.mul_(factor)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything the next step depends on, besides the parameters."""
-        tensors = {f"rate.{number}": rate for number, rate in enumerate(self._rates)}
-        for number, parameter in enumerate(self._parameters()):
-            tensors |= {f"adam.{number}.{key}": value for key, value in self._adam.state[parameter].items()}
-        return tensors
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to an earlier `state`, on the right device."""
-        for number, rate in enumerate(self._rates):
-            rate.copy_(tensors[f"rate.{number}"])
-        for number, parameter in enumerate(self._parameters()):
-            start = f"adam.{number}."
-            mine: dict[str, Any] = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-            self._adam.state[parameter] = mine
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self._adam.param_groups for parameter in group["params"]]
+    def _by_rate(self) -> Iterator[tuple[Tensor, list[tuple[Tensor, ...]]]]:
+        """Yield learning rates, and (parameter, gradient, moments) of what moves by them: of all runs, or of one."""
+        for number, rates in enumerate(self._rates):
+            moved: list[tuple[Tensor, ...]] = [
+                (parameter, parameter.grad.contiguous(), *moments)
+                for parameter, moments, mine in zip(self._parameters, self._moments, self._rate_of, strict=True)
+                if mine == number and parameter.grad is not None
+            ]
+            if moved and self._alike[number]:
+                yield rates[0], moved
+            elif moved:
+                for run, rate in enumerate(rates):
+                    yield rate, [tuple(part[run] for part in parts) for parts in moved]
 
 
-class FusedAdam:
-    """The same in two passes over memory on a GPU: one for the norms, one that clips, moves and rounds.
+class FusedAdam(Adam):
+    """In two passes over a GPU's memory: one for the norms, one that clips, moves and rounds.
 
     Sums of squares are added block by block in a fixed order, so that a run repeats. A process by itself adds up those
     of a gradient as soon as backward has made it, beside what is left of it; several average their gradients first.
@@ -106,22 +120,15 @@ class FusedAdam:
     def __init__(self, phase: "Phase", runs: Runs) -> None:
         from acova.kernels import adam
 
+        super().__init__(phase, runs)
         self._kernels = adam
         runs.keep_rounded()
-        self._clip_norm = phase.clip_norm
-        count = len(runs) if runs.stacked else 1
-        self._parameters = [runs.parameters[name] for group in phase.groups for name in group.names]
-        self._rounded = [runs.rounded.get(name) for group in phase.groups for name in group.names]
-        device = self._parameters[0].device
-        self._rates = [torch.tensor(_each_rate(group, count), device=device) for group in phase.groups]
-        self._rate_of = [number for number, group in enumerate(phase.groups) for _ in group.names]
-        self._sizes = [parameter.numel() // count for parameter in self._parameters]
+        self._rounded = [runs.rounded.get(name) for name in self._names]
+        self._sizes = [parameter.numel() // self._count for parameter in self._parameters]
         blocks = [adam.blocks_of(size) for size in self._sizes]
         self._starts = [sum(blocks[:number]) for number in range(len(blocks))]
-        self._squares = torch.zeros(count, sum(blocks), device=device)
-        self._factors = torch.ones(count, device=device)
-        self._steps = torch.zeros((), dtype=torch.float64, device=device)
-        self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self._parameters]
+        self._squares = self._steps.new_zeros(self._count, sum(blocks), dtype=torch.float32)
+        self._factors = self._squares.new_ones(self._count)
         self._added: set[int] = set()
         if runs.processes.size == 1 and phase.clip_norm is not None:
             self._add_squares_in_backward()
@@ -182,35 +189,7 @@ class FusedAdam:
                     EPS,
                 )
 
-    def decay(self, factor: float) -> None:
-        """Multiply all learning rates."""
-        for rates in self._rates:
-            rates.mul_(factor)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return everything the next step depends on, besides the parameters."""
-        tensors = {f"rate.{number}": rates for number, rates in enumerate(self._rates)}
-        for number, (first, second) in enumerate(self._moments):
-            tensors |= {f"adam.{number}.exp_avg": first, f"adam.{number}.exp_avg_sq": second}
-        return {**tensors, "adam.step": self._steps}
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go back to an earlier `state`, on the right device."""
-        for name, value in self.state().items():
-            value.copy_(tensors[name])
-
 
 def _each_rate(group: Any, count: int) -> list[float]:
     rates = group.learning_rate
     return [float(rates)] * count if isinstance(rates, int | float) else [float(rate) for rate in rates]
-
-
-def _by_rate(group: Any, runs: Runs) -> Sequence[tuple[float, list[tuple[str, int]], bool]]:
-    """Return (rate, [(name, run)], whether each run's own tensors are meant) for every learning rate of a group."""
-    rates = _each_rate(group, len(runs))
-    if len(set(rates)) == 1:
-        return [(rates[0], [(name, 0) for name in group.names], False)]
-    return [
-        (rate, [(name, run) for run, mine in enumerate(rates) if mine == rate for name in group.names], True)
-        for rate in dict.fromkeys(rates)
-    ]

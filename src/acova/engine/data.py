@@ -77,8 +77,11 @@ class RunData:
         at = self._held.unsqueeze(-1)
         if len(self.observed) == 1:
             numbers = rows.flatten()
-            one = [part[0].index_select(0, numbers).unflatten(0, rows.shape) for part in (*self.views, self.observed)]
-            return one[:-1], one[-1]
+            *views, observed = (
+                part[0].index_select(0, numbers).view(*rows.shape, *part.shape[2:])
+                for part in (*self.views, self.observed)
+            )
+            return views, observed
         return [view[at, rows] for view in self.views], self.observed[at, rows]
 
     def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:

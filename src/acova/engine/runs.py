@@ -113,11 +113,8 @@ class Runs:
             self._call = DistributedDataParallel(_Call(self.networks[0]))
 
     def of_run(self, name: str, run: int) -> Tensor:
-        """Return one run's parameter, a window on the stack; its gradient is a window too."""
-        window = self.networks[run].get_parameter(name)
-        gradient = self.parameters[name].grad
-        window.grad = gradient if gradient is None or not self.stacked else gradient[run]
-        return window
+        """Return one run's parameter, a window on the stack."""
+        return self.networks[run].get_parameter(name)
 
     def losses(self, loss: Loss, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Return every run's named values, each of shape (R, B), for batches with a leading axis of R."""

@@ -21,7 +21,7 @@ from acova.engine.keeper import State, write_state
 from acova.networks import MultiViewVAE
 
 FORMAT = "acova checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _HEAD, _CURRENT = "checkpoint.json", "current.safetensors"
 
 

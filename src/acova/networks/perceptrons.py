@@ -192,7 +192,7 @@ def _padded(rows: Tensor, weight: Tensor) -> Tensor:
 
 def _affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool, rounded: Tensor | None = None) -> Tensor:
     """Map rows (..., N, inputs) by weight (..., inputs, outputs) and bias (..., outputs)."""
-    if rows.dtype == weight.dtype and not rows.is_cuda:  # torch's own gradients, without a function's way through Python
+    if rows.dtype == weight.dtype and not rows.is_cuda:  # nothing is rounded: torch's own gradients cost less Python
         out = torch.addmm(bias, rows, weight) if rows.ndim == 2 else torch.baddbmm(bias.unsqueeze(-2), rows, weight)
         return out.relu_() if relu else out
     if rounded is None or rounded.dtype != rows.dtype:

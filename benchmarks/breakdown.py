@@ -5,20 +5,26 @@
 
 Kernels of one epoch (on a GPU after the steps are captured; on a CPU torch's operations, without those they call),
 counted by torch's profiler and grouped by what they do.
+
+On a CPU one epoch's products, and its calls of Adam, are then called again with nothing between them: what no training
+that multiplies by torch can do without. Beside it, the time of the published program's loop (published_loop.py).
 """
 
 import argparse
 import re
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from acova.data import load_dataset
 from acova.engine import resolve_device
 from acova.estimators import PRESETS
 from acova.estimators.recipe import train_runs
-from speed import jobs_of
+from speed import jobs_of, published_seconds, seconds_of
 
 GPU_KINDS = {
     "Adam and clipping": r"^_move",
@@ -51,6 +57,32 @@ CPU_KINDS = {
 }
 
 
+PRODUCTS = tuple(getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm"))
+PROFILED, RECORDED = 7, 5
+"""Epochs before the one that is looked at."""
+
+
+class Recorder(TorchDispatchMode):
+    """Keeps every call of a product and of Adam, with what it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        keywords = keywords or {}
+        if function in PRODUCTS or "fused_adam" in str(function):
+            self.calls.append((function, arguments, keywords))
+        return function(*arguments, **keywords)
+
+    @torch.no_grad()
+    def again(self, *, products_only: bool) -> None:
+        """Call everything again."""
+        for function, arguments, keywords in self.calls:
+            if function in PRODUCTS or not products_only:
+                function(*arguments, **keywords)
+
+
 def main() -> None:
     """Profile one epoch and print milliseconds per step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -66,15 +98,20 @@ def main() -> None:
     kinds = GPU_KINDS if on_gpu else CPU_KINDS
     profiler = profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU])
     marks = {}
+    recorder = Recorder()
 
     def report(phase: str, epoch: int, *_: object) -> None:
         if on_gpu:
             torch.cuda.synchronize()
         marks[epoch] = time.perf_counter()
-        if epoch == 7:
+        if epoch == PROFILED:
             profiler.start()
-        if epoch == 8:
+        if epoch == PROFILED + 1:
             profiler.stop()
+        if not on_gpu and epoch == RECORDED:
+            recorder.__enter__()
+        if not on_gpu and epoch == RECORDED + 1:
+            recorder.__exit__(None, None, None)
 
     train_runs(jobs, report)
     steps = -(-len(dataset.views) // jobs[0].settings.batch_size)
@@ -84,7 +121,7 @@ def main() -> None:
         spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         found[kind][0] += spent / 1e3 / steps
         found[kind][1] += event.count / steps
-    wall = (marks[7] - marks[6]) / steps * 1e3
+    wall = (marks[PROFILED] - marks[PROFILED - 1]) / steps * 1e3
     busy = sum(milliseconds for milliseconds, _ in found.values())
     name = torch.cuda.get_device_name() if on_gpu else f"CPU, {torch.get_num_threads()} threads"
     print(f"{arguments.dataset}, {arguments.runs} runs, {name}: {wall:.2f} ms per step")
@@ -92,6 +129,17 @@ def main() -> None:
         print(f"{milliseconds:7.3f} ms {milliseconds / wall:6.1%} {kernels:6.0f} kernels  {name}")
     rest = "between kernels" if wall > busy else "kernels that ran side by side"
     print(f"{wall - busy:7.3f} ms {1 - busy / wall:6.1%}                 {rest}")
+    if not on_gpu:
+        device = torch.device("cpu")
+        products, both = (
+            1e3 * seconds_of(lambda only=only: recorder.again(products_only=only), device) / steps
+            for only in (True, False)
+        )
+        published = 1e3 * published_seconds(dataset, jobs[0]) / steps
+        print(
+            f"Called again with nothing between: products {products:.1f} ms, products and Adam {both:.1f} ms.\n"
+            f"A step of the published loop: {published:.1f} ms; a third of it: {published / 3:.1f} ms."
+        )
 
 
 if __name__ == "__main__":

@@ -180,10 +180,12 @@ def test_every_run_learns_at_its_own_rate_in_one_computation():
         assert together[run].objective_ == pytest.approx(build(run).fit(views).objective_, rel=5e-3)
 
 
-def test_a_killed_fit_goes_on(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("before", "after"), [("cuda", "cuda"), ("cuda", "cpu"), ("cpu", "cuda")])
+@pytest.mark.parametrize("n_init", [1, 3])
+def test_a_killed_fit_goes_on_wherever_it_was(tmp_path, monkeypatch, n_init, before, after):
     views, _ = toy()
-    whole = ACOVA(3, **SHORT, n_init=3, random_state=0).fit(views)
-    settings = {**SHORT, "n_init": 3, "random_state": 0, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    whole = ACOVA(3, **SHORT, n_init=n_init, random_state=0).fit(views)
+    settings = {**SHORT, "n_init": n_init, "random_state": 0, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
     keep, seen = Keeper.keep, []
 
     def killed(keeper, state):
@@ -195,9 +197,10 @@ def test_a_killed_fit_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Keeper, "keep", killed)
         with pytest.raises(RuntimeError, match="killed"):
-            ACOVA(3, **settings).fit(views)
-    model = ACOVA(3, **settings).fit(views)
-    np.testing.assert_allclose(model.objectives_, whole.objectives_, rtol=1e-3)
+            ACOVA(3, **{**settings, "device": before}).fit(views)
+    model = ACOVA(3, **{**settings, "device": after}).fit(views)
+    assert model.history_["epoch"].tolist() == whole.history_["epoch"].tolist()
+    np.testing.assert_allclose(model.objectives_, whole.objectives_, rtol=1e-3 if before == after else 1e-2)
     assert (model.labels_ == whole.labels_).mean() > 0.98
 
 

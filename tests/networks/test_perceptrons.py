@@ -5,7 +5,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from acova.engine import Runs
 from acova.networks import Perceptrons
-from acova.networks.perceptrons import Packed, decode_wanted, encode_observed
+from acova.networks.perceptrons import Packed, _Affine, decode_wanted, encode_observed
 
 SIZES = [7, 12, 5]
 
@@ -128,6 +128,30 @@ def test_equal_widths_are_stacked_and_no_hidden_layer_is_fine():
         torch.testing.assert_close(mine, other)
     expected = rows[1] @ alike.layers[0].weight[1, :6, :4] + alike.layers[0].bias[1, :4]
     torch.testing.assert_close(alike(rows, together=True)[1], expected)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("leading", [(), (3,)])
+def test_the_layer_with_its_own_gradients_is_torchs(leading, relu):
+    """As GPUs and rounded products have it; the mapped axis is that of runs."""
+    torch.manual_seed(0)
+    shapes = (*leading, 7, 4), (*leading, 4, 6), (*leading, 6)
+    inputs = [torch.randn(2, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+    def own(rows, weight, bias):
+        return _Affine.apply(rows, weight, bias, weight.detach(), relu)
+
+    def torchs(rows, weight, bias):
+        out = rows @ weight + bias.unsqueeze(-2)
+        return out.relu() if relu else out
+
+    found = []
+    for function in (own, torchs):
+        each = torch.stack([function(*one) for one in zip(*inputs, strict=True)])
+        for out in (each, vmap(function)(*inputs)):
+            found.append([out, *torch.autograd.grad(out.sin().sum(), inputs)])
+    for other in found[:-1]:
+        torch.testing.assert_close(other, found[-1])
 
 
 @pytest.mark.parametrize("rates", [(0.8, 0.8, 0.8), (1.0, 0.9, 0.05), (0.0, 0.5, 1.0), (0.0, 0.0, 0.0)])

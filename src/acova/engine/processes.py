@@ -1,5 +1,6 @@
 """Several processes that train one model: started by torchrun, or by whoever initialised torch.distributed."""
 
+import atexit
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,8 +82,8 @@ ALONE = Processes()
 def job_processes() -> Iterator[Processes]:
     """Give this process's place in its job, joining the group that torchrun prepared if need be.
 
-    The group stays for further fits. When another process is gone, the error of a collective operation becomes one
-    that says so.
+    The group stays for further fits, until Python ends. When another process is gone, the error of a collective
+    operation becomes one that says so.
     """
     if not dist.is_available():
         yield ALONE
@@ -92,9 +93,17 @@ def job_processes() -> Iterator[Processes]:
         with clear_loss_of_contact(place):
             dist.init_process_group(_backend(), timeout=_TIMEOUT)
     processes = Processes(dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else ALONE
+    atexit.unregister(_leave)  # after a failure it could wait for those that are gone
     with clear_loss_of_contact(processes):
         yield processes
         processes.wait()  # nobody leaves while another still listens
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """End the group while Python still runs: its threads, left to the end of the process, can abort it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _in_a_job() -> bool:

@@ -90,6 +90,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     arguments = parser.parse_args()
+    if arguments.device == "cpu" and arguments.runs > 1:
+        parser.error("on a CPU runs train one after the other; use --runs 1.")
     dataset = load_dataset(arguments.dataset)
     settings = {"n_clusters": dataset.n_classes, "recipe": "paper", **PRESETS.get(arguments.dataset, {})}
     settings |= {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 9}

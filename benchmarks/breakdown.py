@@ -83,8 +83,8 @@ class Recorder(TorchDispatchMode):
                 function(*arguments, **keywords)
 
 
-def main() -> None:
-    """Profile one epoch and print milliseconds per step."""
+def asked() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset")
     parser.add_argument("--runs", type=int, default=20)
@@ -92,6 +92,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.device == "cpu" and arguments.runs > 1:
         parser.error("on a CPU runs train one after the other; use --runs 1.")
+    return arguments
+
+
+def main() -> None:
+    """Profile one epoch and print milliseconds per step."""
+    arguments = asked()
     dataset = load_dataset(arguments.dataset)
     settings = {"n_clusters": dataset.n_classes, "recipe": "paper", **PRESETS.get(arguments.dataset, {})}
     settings |= {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 9}

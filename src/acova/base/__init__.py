@@ -3,6 +3,7 @@
 from acova.base.errors import (
     AcovaError,
     DataError,
+    FileError,
     MissingExtraError,
     OptionError,
     ProcessError,
@@ -18,6 +19,7 @@ from acova.base.seeds import Streams
 __all__ = [
     "AcovaError",
     "DataError",
+    "FileError",
     "MissingExtraError",
     "OptionError",
     "ProcessError",

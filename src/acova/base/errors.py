@@ -19,7 +19,11 @@ class DataError(AcovaError, ValueError):
     """The data cannot be used as they are."""
 
 
-class RunFolderError(AcovaError, OSError):
+class FileError(AcovaError, OSError):
+    """A file or folder cannot be read or written, or does not hold what it should."""
+
+
+class RunFolderError(FileError):
     """A saved run cannot be read, or must not be overwritten."""
 
 

@@ -12,6 +12,7 @@ from acova.base.version import __version__
 
 if TYPE_CHECKING:
     from acova import base, bench, data, engine, estimators, functional, metrics, networks, plots, report
+    from acova.base import AcovaError
     from acova.data import Views
     from acova.estimators import (
         ACOVA,
@@ -38,6 +39,7 @@ __all__ = [
     "DVIMC",
     "MVP",
     "PMIMC",
+    "AcovaError",
     "CoDE",
     "Concat",
     "KNNImpute",
@@ -61,7 +63,7 @@ _METHODS = (
     *("ACOVA", "BSV", "CPSPAN", "CoDE", "Concat", "DCP", "DSIMVC", "DVIMC"),
     *("KNNImpute", "MVP", "MoE", "PMIMC", "WeightedFusion"),
 )
-_HOMES = {"Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
+_HOMES = {"AcovaError": "acova.base", "Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from acova.base.errors import (
     AcovaError,
     DataError,
+    DataWarning,
     FileError,
     MissingExtraError,
     OptionError,
@@ -14,11 +15,13 @@ from acova.base.errors import (
     near_miss,
     require,
 )
+from acova.base.files import file_errors, parse_json, read_json, read_toml, write_whole
 from acova.base.seeds import Streams
 
 __all__ = [
     "AcovaError",
     "DataError",
+    "DataWarning",
     "FileError",
     "MissingExtraError",
     "OptionError",
@@ -28,6 +31,11 @@ __all__ = [
     "TrainingError",
     "check_choice",
     "check_number",
+    "file_errors",
     "near_miss",
+    "parse_json",
+    "read_json",
+    "read_toml",
     "require",
+    "write_whole",
 ]

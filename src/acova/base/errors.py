@@ -39,6 +39,10 @@ class MissingExtraError(DataError, ImportError):
     """An optional package is needed and not installed."""
 
 
+class DataWarning(UserWarning):
+    """The data can be used, but probably do not say what their owner means."""
+
+
 def require(module: str, who: str, extra: str) -> Any:
     """Import an optional package, or raise an error that says how to install it."""
     try:

@@ -58,7 +58,7 @@ def test_an_empty_cell_is_no_category_and_an_empty_row_no_view():
     views = Views.of({"a": holes, "b": FRAME[["age"]]})
     np.testing.assert_array_equal(views.observed[:3, 0], [True, False, True])
     holes.iloc[2, 0] = np.nan
-    with pytest.raises(DataError, match="View 'a' has NaN in sample 'p2', column 0"):
+    with pytest.raises(DataError, match="View 'a' has NaN in sample 'p2', column 'age'"):
         Views.of({"a": holes, "b": FRAME[["age"]]})
 
 

@@ -1,3 +1,5 @@
+import re
+import warnings
 from io import StringIO
 
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from acova import Views
-from acova.base import DataError
+from acova.base import DataError, DataWarning
 from acova.data import inspect_data
 
 RNG = np.random.default_rng(0)
@@ -97,14 +99,131 @@ def test_what_is_dropped_and_hidden_stops_no_more():
     assert found.views["samples"].tolist() == [N - 1, N]
 
 
-def test_names_that_match_nowhere_are_remarked():
-    other = table()
-    other.index = [f" {name.upper()}" for name in other.index]
-    found = inspect_data({"one": table(), "two": other})
-    assert {("disjoint", "one", ""), ("spaces", "two", "")} <= kinds(found)
-    assert "40 would match without spaces and capitals" in next(
-        one.text for one in found.findings if one.kind == "disjoint"
-    )
+def warned(make):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make()
+    assert all(one.category is DataWarning for one in caught)
+    return [str(one.message) for one in caught]
+
+
+def renamed(names, **more):
+    return table(**more).set_axis(list(names), axis=0)
+
+
+def test_names_that_match_but_for_capitals_and_blanks_are_said_by_inspect_and_by_a_fit():
+    frames = {"one": table(), "two": renamed(f" {name.upper()}" for name in NAMES)}
+    found = inspect_data(frames)
+    assert kinds(found) == {("disjoint", "one", ""), ("spaces", "two", ""), ("lookalike", "two", "")}
+    messages = warned(lambda: Views.of(frames))
+    assert len(messages) == len(found.findings) == 3
+    for one in found.findings:
+        assert f"View {one.view!r}: {one.text}." in messages
+    text = next(text for text in messages if "differ" in text)
+    assert "40 names differ from those of other views only in capitals, blanks, zeros or type" in text
+    assert "first ' S0' here, 's0' in view 'one'" in text
+
+
+@pytest.mark.parametrize("spell", [str.upper, lambda name: f"{name[0]} {name[1:]}", lambda name: f"{name}\t"])
+def test_a_single_name_spelled_otherwise_is_said(spell):
+    names = [*NAMES[:7], spell(NAMES[7]), *NAMES[8:]]
+    messages = warned(lambda: Views.of({"one": table(), "two": renamed(names)}))
+    assert any("1 name differs from those of other views only in" in m and f"{names[7]!r} here" in m for m in messages)
+
+
+@pytest.mark.parametrize("other", ["007", "7.0", 7])
+def test_numbers_as_text_and_zeros_are_lookalikes(other):
+    left = table(slice(3)).set_axis(["7", "8", "x"], axis=0)
+    right = table(slice(3)).set_axis([other, "8", "x"], axis=0)
+    found = warned(lambda: Views.of({"one": left, "two": right}))
+    assert len(found) == 1
+    assert f"first {other!r} here, '7' in view 'one'" in found[0]
+
+
+def test_two_spellings_in_one_view_are_two_samples():
+    both = table(slice(4)).set_axis(["a", "A", "b", "c"], axis=0)
+    assert warned(lambda: Views.of({"one": both, "two": both.iloc[:1], "three": both.iloc[1:]})) == []
+
+
+def test_views_that_share_no_sample_are_said_whatever_form_they_have():
+    nan = np.full((4, 2), np.nan)
+    left, right = np.vstack([np.ones((4, 2)), nan]), np.vstack([nan, np.eye(4, 2)])
+    mask = np.repeat(np.eye(2, dtype=bool), 4, axis=0)
+    forms = {
+        "arrays": lambda: Views.of({"one": left, "two": right}),
+        "mask": lambda: Views.of({"one": np.ones((8, 2)), "two": np.ones((8, 2))}, mask),
+        "frames": lambda: Views.of({"one": table(slice(4)), "two": table(slice(4, 8))}),
+    }
+    for make in forms.values():
+        (message,) = warned(make)
+        assert message.startswith("View 'one': shares no sample with view 'two'")
+    chain = {"one": table(slice(0, 20)), "two": table(slice(10, 30)), "three": table(slice(25, 40))}
+    assert warned(lambda: Views.of(chain)) == []
+    pairs = {**{n: table(slice(20)) for n in "ab"}, **{n: table(slice(20, 40)) for n in "cde"}}
+    assert "View 'a': together with 'b' it shares no sample with view 'c'" in warned(lambda: Views.of(pairs))[0]
+
+
+def test_new_samples_of_a_known_model_may_share_no_view():
+    frames = {"one": table(slice(4)), "two": table(slice(4, 8))}
+    assert warned(lambda: Views.of(frames, categories={})) == []
+
+
+def test_a_table_with_features_in_rows_gets_a_hint():
+    frames = {"rna": table(), "protein": table().T}
+    frames["protein"].index = ["p1", "p2", "p3"]
+    hint = "the columns of view 'protein' are named like the samples of view 'rna'.*transpose it"
+    found = inspect_data(frames)
+    assert any(re.search(hint, one.text) for one in found.findings if one.kind == "disjoint")
+    with pytest.warns(DataWarning, match=hint):
+        Views.of(frames)
+    numbered = {"rna": table().set_axis(range(N), axis=0), "protein": frames["protein"].set_axis(range(N), axis=1)}
+    with pytest.raises(DataError, match=rf"View 'protein' names its samples by text \('p1'\).*{hint}"):
+        Views.of(numbered)
+    assert "kinds" in {one.kind for one in inspect_data(numbered).findings if one.stops}
+
+
+WORDS = [f"w{i}" for i in range(N)]
+DOUBTS = {
+    "few rows": (lambda: table(slice(5), x=WORDS), "is taken for categories but is different in each of its 5 rows"),
+    "nearly all": (lambda: table(x=["w1", *WORDS[1:]]), "has 39 different values in 40 rows"),
+    "declared names": (lambda: table(x=pd.Categorical(WORDS)), "is different in each of its 40 rows"),
+    "declared numbers": (
+        lambda: table(x=pd.Categorical(["1.5", "2.0"] * (N // 2))),
+        "holds numbers with decimals, though it is declared as categories",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DOUBTS)
+def test_doubtful_categories_are_said_by_inspect_and_by_a_fit(kind):
+    make, words = DOUBTS[kind]
+    frame = make()
+    messages = warned(lambda: Views.of({"one": frame}))
+    assert len(messages) == 1
+    assert "View 'one': column 'x' is taken for categories but" in messages[0]
+    assert words in messages[0]
+    texts = [one.text for one in inspect_data({"one": frame}).findings if one.kind == "doubtful"]
+    assert messages == [f"View 'one': column 'x' {texts[0]}."]
+    known = {"one": {"x": tuple(sorted(map(str, set(frame["x"]))))}}
+    assert warned(lambda: Views.of({"one": frame}, categories=known)) == []  # as when a model predicts
+
+
+def test_decimal_commas_are_numbers():
+    frame = table(x=["1,5", "2,0"] * (N // 2))
+    with pytest.raises(DataError, match=r"column 'x' is text and most of its values are numbers\."):
+        Views.of({"one": frame})
+
+
+def test_declared_categories_that_are_codes_are_not_doubted():
+    assert warned(lambda: Views.of({"one": table(x=pd.Categorical([1, 2] * (N // 2)))})) == []
+
+
+def test_one_warning_names_several_columns():
+    frame = table(slice(5), **{f"x{i}": WORDS for i in range(8)})
+    (message,) = warned(lambda: Views.of({"one": frame}))
+    assert "column 'x4'" in message
+    assert "column 'x5'" not in message
+    assert message.endswith("and 3 more like these.")
 
 
 def test_a_sample_that_occurs_twice_and_rows_of_zeros():

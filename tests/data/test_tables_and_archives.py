@@ -84,7 +84,7 @@ def test_columns_are_dropped_and_rows_with_holes_are_hidden(tmp_path):
     holes.to_csv(tmp_path / "left.csv")
     RIGHT.assign(a=1.0).to_csv(tmp_path / "right.csv")
     RIGHT.reindex(ORDER).fillna(0.0).to_csv(tmp_path / "all.csv")
-    with pytest.raises(DataError, match=r"'left' has NaN in sample 'p1', column 3.*--holes hide"):
+    with pytest.raises(DataError, match=r"'left' has NaN in sample 'p1', column 'd'.*--holes hide"):
         read_views(tmp_path, drop=["note"])
     views = read_views(tmp_path, drop=["note", "right:a"], holes="hide").views
     assert views.columns[1:] == (("a", "b", "c", "d", "kind=x", "kind=y"), ("u", "v"))

@@ -13,7 +13,7 @@ NAN = np.nan
 A = np.array([[1.0, 2.0], [NAN, NAN], [5.0, 6.0], [7.0, 8.0]])
 B = np.array([[1.0, 0.5, 0.0], [2.0, 1.5, 1.0], [NAN, NAN, NAN], [4.0, 3.5, 3.0]])
 SEEN = np.array([[1, 1], [0, 1], [1, 0], [1, 1]], dtype=bool)
-MASK = np.array([[1, 0], [1, 1], [1, 1], [0, 1]], dtype=bool)
+MASK = np.array([[1, 1], [1, 1], [1, 1], [0, 1]], dtype=bool)
 LABELS = ["s0", "s1", "s2", "s3"]
 for constant in (A, B, SEEN, MASK):
     constant.flags.writeable = False
@@ -304,7 +304,7 @@ TEXT = pd.DataFrame({"x": [1.0, 2.0], "sex": ["m", "f"], "day": pd.to_datetime([
     ("given", "options", "words"),
     [
         ({"a": PARTLY}, {}, r"View 'a' has NaN in sample 1, column 1 \(2 such.*sklearn.impute.*whole row to NaN"),
-        ([frame(PARTLY, labels=[7, 8, 9])], {}, r"View 'view_0' has NaN in sample 8, column 1"),
+        ([frame(PARTLY, labels=[7, 8, 9])], {}, r"View 'view_0' has NaN in sample 8, column 'f1'"),
         ({"a": ONES, "b": INFINITE}, {}, r"View 'b' has infinity in sample 1, column 0 \(1 such samples\)"),
         ([EMPTY], {}, "2 of 3 samples have no view at all, first: 1, 2.*drop it"),
         ([frame(EMPTY, labels=["u", "v", "w"])], {}, "no view at all, first: v, w"),

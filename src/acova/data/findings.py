@@ -1,20 +1,23 @@
 """Suspicious things in tables: what stops a fit, and what may quietly spoil one."""
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from scipy.sparse.csgraph import connected_components
 
-from acova.base import DataError
+from acova.base import DataError, DataWarning
 from acova.data.categories import MOST_CATEGORIES, Encoded, is_text, text_trouble
+from acova.data.names import count_nameless, first_padded, kinds_trouble, lookalikes, transposition
 
 _MARKERS = (-99, -999, -9999, 999, 9999, 99999)
 """Numbers that people write for "not known"."""
+_SHOWN = 5
+"""Columns that one warning names."""
 _HUGE = 1e6
 _ALIKE = 1e4
 """Times larger than the median column of its view at which a column's spread is remarked."""
@@ -32,10 +35,26 @@ class Finding:
     text: str
     stops: bool = False
     """Whether a fit refuses the data for it."""
+    warns: bool = False
+    """Whether a fit warns of it."""
 
 
-def findings_of(frames: Mapping[str, pd.DataFrame], *, joined: bool) -> Iterator[Finding]:
-    """Yield what looks wrong in the views; `joined` says that their samples have names."""
+def warn_of(findings: Iterable[Finding]) -> None:
+    """Give a `DataWarning` for each kind of finding in each view that a fit warns of."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for one in findings:
+        if one.warns:
+            groups.setdefault((one.kind, one.view), []).append(one)
+    for (_, view), alike in groups.items():
+        texts = "; ".join(f"column {one.column!r} {one.text}" if one.column else one.text for one in alike[:_SHOWN])
+        more = f"; and {len(alike) - _SHOWN} more like these" if len(alike) > _SHOWN else ""
+        where = f"View {view!r}: " if view else ""
+        # The caller may be a script, an estimator or a reader of files: the text says where to look, not the line.
+        warnings.warn(f"{where}{texts}{more}.", DataWarning, stacklevel=3)
+
+
+def findings_of(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
+    """Yield what looks wrong in the rows and columns of the views."""
     for name, frame in frames.items():
         yield from _of_rows(name, frame)
         numbers = {}
@@ -50,8 +69,6 @@ def findings_of(frames: Mapping[str, pd.DataFrame], *, joined: bool) -> Iterator
             else:
                 yield from _of_words(name, column, values)
         yield from _of_columns(name, numbers)
-    if joined:
-        yield from _of_samples(frames)
 
 
 def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
@@ -111,11 +128,16 @@ def _of_words(name: str, column: str, values: pd.Series) -> Iterator[Finding]:
         yield Finding("text", name, column, f"is text and {trouble}", stops=True)
         return
     try:
-        found = Encoded(name, pd.DataFrame({column: values})).categories.get(column)
+        encoded = Encoded(name, pd.DataFrame({column: values}))
     except DataError:
         yield Finding("type", name, column, f"is neither numbers nor categories ({values.dtype})", stops=True)
         return
-    if found is not None:
+    found = encoded.categories.get(column)
+    if column in encoded.doubts:
+        yield doubt_finding(name, column, encoded.doubts[column])
+    if found is not None and len(found) == 1:
+        yield Finding("constant", name, column, f"is always {found[0]!r}: it tells nothing")
+    elif found is not None:
         shown = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
         many = " (many: they outweigh the numbers)" if len(found) > MOST_CATEGORIES else ""
         yield Finding("encoded", name, column, f"is encoded as {len(found)} columns: {shown}{many}")
@@ -138,21 +160,68 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
             yield Finding("spread", name, column, text)
 
 
-def _of_samples(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
-    """Compare the names of the samples between views."""
-    indices = {name: pd.Index(frame.index) for name, frame in frames.items()}
-    for (one, left), (other, right) in combinations(indices.items(), 2):
-        if len(left) and len(right) and not left.isin(right).any():
-            close = _plain(left).isin(_plain(right)).sum()
-            hint = f"; {close} would match without spaces and capitals" if close else ""
-            shown = f"{left[0]!r} here, {right[0]!r} there"
-            yield Finding("disjoint", one, "", f"shares no sample with view {other!r} ({shown}){hint}")
+def name_findings(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
+    """Yield what looks wrong in the names of the samples; it looks at nothing but the indices."""
+    indices = {name: frame.index for name, frame in frames.items()}
     for name, index in indices.items():
-        if any(isinstance(label, str) and label != label.strip() for label in index):
-            yield Finding("spaces", name, "", "names of samples begin or end with spaces: they match no others")
-        if index.isna().any():
-            yield Finding("unnamed", name, "", f"{int(index.isna().sum())} samples have no name", stops=False)
+        count = count_nameless(index)
+        if count:
+            rows = "1 row has" if count == 1 else f"{count} rows have"
+            yield Finding("unnamed", name, "", f"{rows} no name", stops=True)
+        padded = first_padded(index)
+        if padded is not None:
+            text = f"names of samples begin or end with blanks, first {padded!r}; blanks are part of a name"
+            yield Finding("spaces", name, "", text, warns=True)
+    trouble = kinds_trouble(indices)
+    if trouble:
+        view, text = trouble
+        hint = transposition(view, frames)
+        yield Finding("kinds", view, "", text + (f"; {hint}" if hint else ""), stops=True)
+        return
+    for one in lookalikes(indices):
+        names = "1 name differs" if one.count == 1 else f"{one.count} names differ"
+        text = (
+            f"{names} from those of other views only in capitals, blanks, zeros or type, first "
+            f"{one.label!r} here, {one.other_label!r} in view {one.other_view!r}; these are different samples"
+        )
+        yield Finding("lookalike", one.view, "", text, warns=True)
 
 
-def _plain(index: pd.Index) -> "pd.Index[Any]":
-    return index.map(lambda label: str(label).strip().casefold().removesuffix(".0"))
+def overlap_findings(
+    names: Sequence[str], observed: NDArray[np.bool_], frames: Mapping[str, pd.DataFrame] | None
+) -> Iterator[Finding]:
+    """Yield a finding for each group of views that shares no sample with the others.
+
+    Parameters
+    ----------
+    names : sequence of V str
+    observed : array of bool, shape (n_samples, V)
+    frames : dict of name → DataFrame, optional
+        The views, where their samples have names.
+    """
+    count, group = connected_components(observed.T @ observed, directed=False)
+    present = observed.any(axis=0)
+    groups = [[names[v] for v in np.flatnonzero((group == g) & present)] for g in range(count)]
+    groups = sorted(filter(None, groups), key=len)
+    for mine in groups[:-1]:
+        other = groups[-1][0]
+        with_others = f"together with {', '.join(map(repr, mine[1:]))} it " if mine[1:] else ""
+        text = f"{with_others}shares no sample with view {other!r}"
+        if frames is not None:
+            text += f" ({frames[mine[0]].index[0]!r} here, {frames[other].index[0]!r} there)"
+            text += next((f"; {hint}" for one in mine if (hint := transposition(one, frames))), "")
+        yield Finding("disjoint", mine[0], "", text, warns=True)
+
+
+def ignored_findings(files: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding about files of a folder that were not read."""
+    if files:
+        shown = ", ".join(map(repr, files[:_SHOWN])) + (", …" if len(files) > _SHOWN else "")
+        text = f"files that are not read: {shown}; convert them, or keep them elsewhere"
+        yield Finding("ignored", "", "", text, warns=True)
+
+
+def doubt_finding(name: str, column: str, doubt: str) -> Finding:
+    """Return the finding about a column that was taken for categories and may be none."""
+    text = f"is taken for categories but {doubt}; drop it or turn it into numbers if these are no categories"
+    return Finding("doubtful", name, column, text, warns=True)

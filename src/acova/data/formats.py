@@ -8,17 +8,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_integer_dtype
 
 from acova.base import DataError, check_choice, near_miss
 from acova.data.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
 from acova.data.categories import Categories
+from acova.data.findings import ignored_findings, warn_of
+from acova.data.inputs import split_views
+from acova.data.names import kind_of
 from acova.data.omics import ENDINGS as OMICS
-from acova.data.omics import omics_frames, read_omics
+from acova.data.omics import read_omics
 from acova.data.parts import ENDINGS as ROWS
 from acova.data.stored import StoredViews
-from acova.data.tables import TABLES, WORKBOOKS, read_table, read_workbook
+from acova.data.tables import WORKBOOKS, read_table, read_workbook, table_ending, table_name
 from acova.data.views import Views
 
+_ABOUT = ("", ".md", ".rst", ".json", ".toml", ".yaml", ".yml", ".html", ".pdf", ".png", ".log", ".py", ".r", ".ipynb")
+"""Endings of files that stand beside data and hold none."""
+_DOCUMENTS = ("readme", "license", "licence", "changes", "notes", "citation")
 _HDF5 = (".h5", ".hdf5")
 _KNOWN = "a .npz, .mat, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view"
 
@@ -47,6 +54,8 @@ class Contents:
     labels: Any = None
     """Known classes: an array, or a frame whose first column holds them under the samples' names."""
     observed: Any = None
+    ignored: tuple[str, ...] = ()
+    """Files of a folder that were not read, though they may hold data."""
 
     def cleaned(self, drop: Sequence[str], holes: str) -> "Contents":
         """Return the same without some columns, and with the rows hidden that have single empty cells."""
@@ -93,8 +102,10 @@ def read_views(
     """
     path = Path(path)
     held = read_contents(path).cleaned(drop, holes)
+    warn_of(ignored_findings(held.ignored))
     views = Views.of(held.parts, held.observed, categories=categories)
-    return Dataset(path.stem, views, _classes(path, held.labels, views))
+    name = path.name if path.is_dir() else table_name(path)
+    return Dataset(name, views, _classes(path, held.labels, views))
 
 
 def read_contents(path: str | Path) -> Contents:
@@ -105,10 +116,10 @@ def read_contents(path: str | Path) -> Contents:
         raise DataError(msg)
     if path.is_dir():
         return _read_folder(path)
-    if path.suffix in TABLES:
-        return Contents({path.stem: read_table(path)})
-    if path.suffix in WORKBOOKS:
-        return _with_labels(dict(read_workbook(path)))
+    if table_ending(path) in WORKBOOKS:
+        return _sorted_tables(dict(read_workbook(path)))
+    if table_ending(path) is not None:
+        return Contents({table_name(path): read_table(path)})
     if path.suffix in OMICS:
         return _read_container(path)
     if path.suffix == ".mat":
@@ -161,35 +172,55 @@ def _sorted_out(held: dict[str, NDArray[Any]]) -> Contents:
 def _read_container(path: Path) -> Contents:
     data = read_omics(path)
     known = next((key for key in LABEL_KEYS if key in data.obs and data.obs[key].notna().all()), None)
-    return Contents(dict(omics_frames(data)), None if known is None else data.obs[[known]])
+    return Contents(split_views(data, None), None if known is None else data.obs[[known]])
 
 
 def _read_folder(path: Path) -> Contents:
     files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
-    tables = {}
+    tables: dict[str, Any] = {}
     for file in files:
-        if file.suffix not in TABLES and file.suffix not in WORKBOOKS:
+        if table_ending(file) is None or file.is_dir():
             continue
-        if file.stem in tables:
-            msg = f"{path}: two files give the view {file.stem!r}; keep one of them."
+        name = table_name(file)
+        if name in tables:
+            msg = f"{path}: two files give the view {name!r}; keep one of them."
             raise DataError(msg)
-        tables[file.stem] = read_table(file)
-    if not tables.keys() - {"labels"}:
-        if any(file.suffix in ROWS for file in files):
-            stored = StoredViews.of(path)
-            views = stored.read(0, len(stored))
-            return Contents(dict(zip(views.names, views.arrays, strict=True)))
-        msg = (
-            f"{path}: no .csv, .tsv, .parquet, .feather or .xlsx file with a view in this folder; "
-            "put one file per view there."
-        )
-        raise DataError(msg)
-    return _with_labels(tables)
+        tables[name] = read_table(file)
+    if tables.keys() - {"labels", "observed"}:
+        return replace(_sorted_tables(tables), ignored=_ignored(files))
+    if any(file.suffix in ROWS for file in files):
+        stored = StoredViews.of(path)
+        views = stored.read(0, len(stored))
+        ignored = tuple(name for name in _ignored(files) if Path(name).suffix not in ROWS)
+        return Contents(dict(zip(views.names, views.arrays, strict=True)), ignored=ignored)
+    msg = (
+        f"{path}: no .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather or .xlsx file with a view in this folder; "
+        "put one file per view there."
+    )
+    raise DataError(msg)
 
 
-def _with_labels(tables: dict[str, Any]) -> Contents:
-    labels = tables.pop("labels", None)
-    return Contents(tables, labels)
+def _ignored(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files that may hold data and are no tables; texts about the data and programs are left out."""
+    return tuple(
+        file.name
+        for file in files
+        if table_ending(file) is None
+        and (file.suffix == ".zarr" or not file.is_dir())
+        and file.suffix.lower() not in _ABOUT
+        and not file.name.lower().startswith(_DOCUMENTS)
+        and file.stem != "labels"
+    )
+
+
+def _sorted_tables(tables: dict[str, Any]) -> Contents:
+    """Tell views from classes and mask; where some tables name samples by text, whole numbers in others become text."""
+    if any(kind_of(table.index) == "text" for table in tables.values()):
+        for name, table in tables.items():
+            if is_integer_dtype(table.index.dtype):
+                tables[name] = table.set_axis(table.index.astype(str), axis=0)
+    labels, observed = tables.pop("labels", None), tables.pop("observed", None)
+    return Contents(tables, labels, observed)
 
 
 def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
@@ -208,9 +239,11 @@ def _by_sample(path: Path, known: pd.DataFrame, index: pd.Index) -> NDArray[Any]
     if not known.shape[1] or not known.index.is_unique:
         msg = f"{path / 'labels'}: needs each sample once in its first column and the class in the second."
         raise DataError(msg)
-    column = known.iloc[:, 0].reindex(index)
-    if column.isna().any():
-        lacking = index[column.isna()].tolist()
-        msg = f"{path / 'labels'}: no class for {len(lacking)} samples, first {lacking[0]!r}; complete the file."
+    places = known.index.get_indexer(index)
+    column = known.iloc[:, 0].take(places)
+    lacking = (places < 0) | column.isna().to_numpy()
+    if lacking.any():
+        first = index[lacking][0]
+        msg = f"{path / 'labels'}: no class for {lacking.sum()} samples, first {first!r}; complete the file."
         raise DataError(msg)
     return np.asarray(column.to_numpy())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from acova.base import DataError
+from acova.data.names import check_columns, kind_of
 from acova.data.omics import is_omics, omics_frames
 
 FloatArray = NDArray[np.floating[Any]]
@@ -18,19 +19,23 @@ FloatArray = NDArray[np.floating[Any]]
 def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Return name → array or frame; a view given as None is left out."""
     if is_omics(X):
-        return dict(omics_frames(X))
+        return _named(list(omics_frames(X)))
     if isinstance(X, Mapping):
-        parts = {str(name): part for name, part in X.items() if part is not None}
-        if len(parts) < sum(part is not None for part in X.values()):
-            msg = f"Views: two views have the same name as text; got {list(X)}. Give every view a name of its own."
-            raise DataError(msg)
-        return parts
+        return _named([(str(name), part) for name, part in X.items() if part is not None])
     if isinstance(X, list | tuple):
         X = [part if hasattr(part, "ndim") or part is None else _plain(f"view_{v}", part) for v, part in enumerate(X)]
         if X and all(part is not None and np.ndim(part) < 2 for part in X):
             return _cut(_plain("view_0", X), view_sizes)
         return {f"view_{v}": part for v, part in enumerate(X) if part is not None}
     return _cut(X, view_sizes)
+
+
+def _named(parts: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(parts)) < len(parts):
+        names = [name for name, _ in parts]
+        msg = f"Views: two views have the same name as text; got {names}. Give every view a name of its own."
+        raise DataError(msg)
+    return dict(parts)
 
 
 def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
@@ -75,8 +80,8 @@ def _plain(name: str, part: Any) -> NDArray[Any]:
         raise DataError(msg) from None
 
 
-def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
-    """Return the samples of all frames in order of first appearance; None when there are no frames."""
+def frames_of(parts: Mapping[str, Any]) -> dict[str, pd.DataFrame] | None:
+    """Return the parts when all are frames, None when none is; a mixture is an error."""
     frames = {name: part for name, part in parts.items() if isinstance(part, pd.DataFrame)}
     if not frames:
         return None
@@ -87,28 +92,7 @@ def joined_index(parts: Mapping[str, Any]) -> pd.Index | None:
                 "DataFrame; samples are joined on the index, so make every view a DataFrame or none."
             )
             raise DataError(msg)
-    for name, frame in frames.items():
-        if not frame.index.is_unique:
-            label = frame.index[frame.index.duplicated()].tolist()[0]
-            msg = (
-                f"View {name!r} has the index label {label!r} more than once; each sample may appear once per "
-                "view. Drop or aggregate the duplicates, for example with frame.groupby(level=0).mean()."
-            )
-            raise DataError(msg)
-    indices = [frame.index for frame in frames.values()]
-    joined = indices[0]
-    for other in indices[1:]:
-        joined = joined.append(other[~other.isin(joined)])
-    return joined
-
-
-def along(index: pd.Index, rows: pd.Index, values: FloatArray) -> FloatArray:
-    """Lay out the rows of a frame along the joined index, NaN where a sample is absent."""
-    if rows.equals(index):
-        return values
-    out = np.full((len(index), values.shape[1]), np.nan, dtype=values.dtype)
-    out[index.get_indexer(rows)] = values
-    return out
+    return frames
 
 
 def as_float_array(name: str, part: Any) -> FloatArray:
@@ -145,14 +129,7 @@ def check_lengths(arrays: Mapping[str, FloatArray]) -> None:
 def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool_]:
     """Return a bool array (n_samples, n_views) from an array, or from a frame by its labels."""
     if isinstance(observed, pd.DataFrame):
-        absent = [name for name in names if name not in observed.columns]
-        if absent or not index.isin(observed.index).all() or not observed.index.is_unique:
-            msg = (
-                "observed: a DataFrame needs the views as columns and every sample once in its index; "
-                f"missing columns {absent}, missing samples {index[~index.isin(observed.index)][:3].tolist()}."
-            )
-            raise DataError(msg)
-        observed = observed.loc[index, names]
+        observed = _mask_by_label(observed, index, names)
     mask = np.asarray(observed)
     if mask.shape != (len(index), len(names)):
         msg = (
@@ -164,3 +141,24 @@ def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool
         msg = "observed must hold True/False (or 1/0): True where a sample has the view."
         raise DataError(msg)
     return mask.astype(bool)
+
+
+def _mask_by_label(observed: pd.DataFrame, index: pd.Index, names: list[str]) -> pd.DataFrame:
+    observed = observed.set_axis(list(map(str, observed.columns)), axis=1)
+    check_columns("observed", observed.columns)
+    kinds = kind_of(observed.index), kind_of(index)
+    if None not in kinds and kinds[0] != kinds[1]:
+        msg = (
+            f"observed: a DataFrame must name the samples as the data do; its index holds {kinds[0]}, the data have "
+            f"{kinds[1]}. Change one of them, for example observed.index = observed.index.astype(str)."
+        )
+        raise DataError(msg)
+    absent = [name for name in names if name not in observed.columns]
+    places = observed.index.get_indexer(index) if observed.index.is_unique else np.full(len(index), -1)
+    if absent or (places < 0).any():
+        msg = (
+            "observed: a DataFrame needs the views as columns and every sample once in its index; "
+            f"missing columns {absent}, missing samples {index[places < 0][:3].tolist()}."
+        )
+        raise DataError(msg)
+    return observed.iloc[places][names]

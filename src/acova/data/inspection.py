@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError
-from acova.data.findings import Finding, findings_of
+from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.formats import Contents, read_contents
 from acova.data.inputs import as_float_array, split_views
-from acova.data.views import Views
+from acova.data.names import union
+from acova.data.views import Views, joined_views
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -97,13 +98,17 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     held = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _held(X, observed)
     held = held.cleaned(drop, holes)
     frames = {name: _as_frame(name, part) for name, part in held.parts.items()}
-    findings = sorted(findings_of(frames, joined=_joined(held.parts)), key=lambda one: not one.stops)
+    named = frames if _joined(held.parts) else None
     refusal, views = None, None
     try:
-        views = Views.of(held.parts, held.observed)
+        views, _ = joined_views(held.parts, held.observed)
     except DataError as error:
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
+    findings = [*ignored_findings(held.ignored), *findings_of(frames)]
+    findings += name_findings(frames) if named is not None else ()
+    findings += overlap_findings(list(frames), present.to_numpy(dtype=bool), named)
+    findings.sort(key=lambda one: not one.stops)
     table = pd.DataFrame(
         {
             "columns": [frame.shape[1] for frame in frames.values()],
@@ -136,8 +141,8 @@ def _as_frame(name: str, part: Any) -> pd.DataFrame:
 
 def _presence(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return which sample has which view, though the views may not fit together."""
-    has = {}
-    for name, frame in frames.items():
-        rows = frame.notna().any(axis=1)
-        has[name] = rows[~rows.index.duplicated()]
-    return pd.DataFrame(has).astype("boolean").fillna(value=False).astype(bool)
+    rows = {name: frame.notna().any(axis=1) for name, frame in frames.items()}
+    rows = {name: has[~has.index.duplicated()] for name, has in rows.items()}
+    samples = union(pd.Index(has.index, dtype=object) for has in rows.values())
+    seen = {name: samples.isin(pd.Index(has.index[has], dtype=object)) for name, has in rows.items()}
+    return pd.DataFrame(seen, index=samples)

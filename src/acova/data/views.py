@@ -8,8 +8,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from acova.base import DataError, near_miss
-from acova.data.categories import Categories, Encoded, category_column
-from acova.data.inputs import FloatArray, along, as_float_array, as_mask, check_lengths, joined_index, split_views
+from acova.data.categories import Categories, Encoded, category_column, given_column
+from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
+from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
+from acova.data.names import along, joined_index
 
 
 class Views:
@@ -50,7 +52,10 @@ class Views:
         self.index = pd.RangeIndex(len(observed)) if index is None else index
         self.columns = tuple(columns) if columns is not None else (None,) * len(self.names)
         self.categories = tuple(categories) if categories is not None else ({},) * len(self.names)
-        self.observed = _checked_rows(arrays, observed, self.names, self.index)
+        _check_samples(observed, self.index)
+        for v, (name, array) in enumerate(zip(self.names, arrays, strict=True)):
+            _check_cells(name, array, observed[:, v], self.index, self.columns[v], self.categories[v])
+        self.observed = observed
         self.arrays = tuple(_hidden_as_nan(array, self.observed[:, v]) for v, array in enumerate(arrays))
 
     @classmethod
@@ -91,30 +96,9 @@ class Views:
         """
         if isinstance(X, cls):
             return X if observed is None else X.hide(observed)
-        parts = split_views(X, view_sizes)
-        if not parts:
-            msg = "Views: no view was given; pass a list or dict with at least one 2-D array."
-            raise DataError(msg)
-        index = joined_index(parts)
-        arrays: list[FloatArray] = []
-        columns: list[tuple[str, ...] | None] = []
-        found: list[Categories] = []
-        for name, part in parts.items():
-            if index is not None:
-                encoded = Encoded(name, part, (categories or {}).get(name))
-                arrays.append(along(index, part.index, encoded.values))
-                columns.append(encoded.columns)
-                found.append(encoded.categories)
-            else:
-                arrays.append(as_float_array(name, part))
-                columns.append(None)
-                found.append({})
-        check_lengths(dict(zip(parts, arrays, strict=True)))
-        index = pd.RangeIndex(len(arrays[0])) if index is None else index
-        present = np.column_stack([~np.isnan(array).all(axis=1) for array in arrays])
-        if observed is not None:
-            present &= as_mask(observed, index, list(parts))
-        return cls(arrays, present, list(parts), index, columns, found)
+        views, findings = joined_views(split_views(X, view_sizes), observed, categories)
+        warn_of(findings)
+        return views
 
     @property
     def n_samples(self) -> int:
@@ -191,15 +175,48 @@ class Views:
         return f"<Views of {self.n_samples} samples ({self.complete.sum() / count:.0%} complete); {views}>"
 
 
-def stack_views(views: Views) -> tuple[FloatArray, tuple[int, ...]]:
-    """Return one 2-D array with NaN blocks and its `view_sizes`: the form pipelines and searches take."""
+def joined_views(
+    parts: Mapping[str, Any], observed: Any = None, categories: Mapping[str, Categories] | None = None
+) -> tuple[Views, list[Finding]]:
+    """Return the views of named parts, and what looks wrong in them without being an error; see `Views.of`."""
+    if not parts:
+        msg = "Views: no view was given; pass a list or dict with at least one 2-D array."
+        raise DataError(msg)
+    frames = frames_of(parts)
+    if frames is None:
+        arrays = [as_float_array(name, part) for name, part in parts.items()]
+        check_lengths(dict(zip(parts, arrays, strict=True)))
+        index: pd.Index = pd.RangeIndex(len(arrays[0]))
+        columns, found, findings = None, None, []
+    else:
+        index = joined_index(frames)
+        findings = list(name_findings(frames))
+        encoded = {name: Encoded(name, frame, (categories or {}).get(name)) for name, frame in frames.items()}
+        arrays = [along(index, frame.index, encoded[name].values) for name, frame in frames.items()]
+        columns, found = [one.columns for one in encoded.values()], [one.categories for one in encoded.values()]
+        findings += [doubt_finding(name, *doubt) for name, one in encoded.items() for doubt in one.doubts.items()]
+    present = np.column_stack([~np.isnan(array).all(axis=1) for array in arrays])
+    if observed is not None:
+        present &= as_mask(observed, index, list(parts))
+    views = Views(arrays, present, list(parts), index, columns, found)
+    if categories is None:  # new samples of a known model may well share no view
+        findings += overlap_findings(views.names, views.observed, frames)
+    return views, findings
+
+
+def stack_views(X: Any) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return one 2-D array with NaN blocks and its `view_sizes`: the form pipelines and searches take.
+
+    Parameters
+    ----------
+    X : anything that `Views.of` takes
+    """
+    views = Views.of(X)
     return np.hstack(views.arrays), views.sizes
 
 
-def _checked_rows(
-    arrays: Sequence[FloatArray], observed: NDArray[np.bool_], names: tuple[str, ...], index: pd.Index
-) -> NDArray[np.bool_]:
-    """Refuse samples without any view and observed rows with holes or infinities."""
+def _check_samples(observed: NDArray[np.bool_], index: pd.Index) -> None:
+    """Refuse samples without any view."""
     empty = np.flatnonzero(~observed.any(axis=1))
     if empty.size:
         msg = (
@@ -207,19 +224,36 @@ def _checked_rows(
             f"{', '.join(map(str, index[empty[:5]].tolist()))}. Such a sample cannot be placed; drop it."
         )
         raise DataError(msg)
-    for v, (name, array) in enumerate(zip(names, arrays, strict=True)):
-        bad = ~np.isfinite(array) & observed[:, v, None]
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            what = "NaN" if np.isnan(array[row, column]) else "infinity"
-            msg = (
-                f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {column} "
-                f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
-                "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
-                "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
-            )
-            raise DataError(msg)
-    return observed
+
+
+def _check_cells(
+    name: str,
+    array: FloatArray,
+    seen: NDArray[np.bool_],
+    index: pd.Index,
+    columns: tuple[str, ...] | None,
+    categories: Categories,
+) -> None:
+    """Refuse observed rows with holes or infinities."""
+    bad = ~np.isfinite(array) & seen[:, None]
+    if not bad.any():
+        return
+    row, column = np.argwhere(bad)[0]
+    what = "NaN" if np.isnan(array[row, column]) else "infinity"
+    where = str(column) if columns is None else repr(given_column(columns[column], categories))
+    if seen.sum() > 1 and np.isnan(array[seen, column]).all():
+        msg = (
+            f"View {name!r}: column {where} is empty in every sample that has the view. "
+            "Drop it (on the command line: --drop), or fill it."
+        )
+        raise DataError(msg)
+    msg = (
+        f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {where} "
+        f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
+        "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
+        "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
+    )
+    raise DataError(msg)
 
 
 def _hidden_as_nan(array: FloatArray, seen: NDArray[np.bool_]) -> FloatArray:

@@ -143,3 +143,96 @@ def test_one_table_is_cut_by_the_columns_that_were_given(tmp_path):
     np.testing.assert_array_equal(model.predict(table), model.labels_)
     model.save(tmp_path / "run")
     np.testing.assert_array_equal(load_method(tmp_path / "run").predict(table.head(3)), model.labels_[:3])
+
+
+EMPTY = {
+    "declared without categories": pd.Categorical([None] * N),
+    "declared with categories": pd.Categorical([None] * N, categories=["a", "b"]),
+    "text": pd.array([None] * N, "string"),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_column_of_categories_is_refused_by_a_fit(kind):
+    with pytest.raises(DataError, match="View 'a': column 'x' is empty everywhere, so that it has no categories"):
+        Views.of({"a": FRAME[["age"]].assign(x=EMPTY[kind])})
+
+
+def test_an_empty_column_of_numbers_is_named():
+    with pytest.raises(DataError, match="View 'a': column 'x' is empty in every sample that has the view"):
+        Views.of({"a": FRAME[["age"]].assign(x=np.nan)})
+
+
+@pytest.mark.parametrize("kind", [*EMPTY, "numbers", "objects"])
+def test_an_empty_column_of_known_categories_counts_for_none(kind, model):
+    empty = {**EMPTY, "numbers": np.nan, "objects": None}[kind]
+    frames = {"a": FRAME.assign(colour=empty), "b": FRAME[["age"]] * 2}
+    views = Views.of(frames, categories=model.categories_)
+    np.testing.assert_array_equal(views.arrays[0][:, 1:4], np.zeros((N, 3)))
+    np.testing.assert_array_equal(views.arrays[0][:, 4:], Views.of({"a": FRAME}).arrays[0][:, 4:])
+    assert model.predict(frames).shape == (N,)
+
+
+def test_a_column_with_one_category_is_a_column_of_ones():
+    views = Views.of({"a": FRAME[["age"]].assign(x="same")})
+    assert views.columns == (("age", "x=same"),)
+    np.testing.assert_array_equal(views.arrays[0][:, 1], np.ones(N))
+
+
+def test_a_view_of_categories_without_rows_is_observed_for_no_sample():
+    views = Views.of({"a": FRAME[["colour"]].iloc[:0], "b": FRAME[["age"]]})
+    assert not views.observed[:, 0].any()
+
+
+PAIR = pd.DataFrame(
+    {"a": RNG.choice(["b=c", "u"], N), "a=b": RNG.choice(["c", "v"], N), "n": RNG.normal(size=N)}, index=FRAME.index
+)
+
+
+def test_features_of_two_columns_never_share_a_name():
+    views = Views.of({"v": PAIR})
+    assert views.columns == (("a=b=c", "a=u", r"a\=b=c", r"a\=b=v", "n"),)
+    reordered = Views.of({"v": PAIR[["n", "a=b", "a"]]})
+    matched = reordered.matched_to(views.names, views.sizes, views.columns)
+    np.testing.assert_array_equal(matched.arrays[0], views.arrays[0])
+    one, other = Views.of({"v": PAIR[["a"]]}), Views.of({"v": PAIR[["a=b"]].replace("v", "u")})
+    with pytest.raises(DataError, match="must have the columns it was fitted with"):
+        other.matched_to(one.names, one.sizes, one.columns)
+
+
+def test_columns_in_another_order_give_the_same_probabilities():
+    frames = {"v": PAIR, "w": FRAME[["age"]]}
+    model = fitted(frames)
+    np.testing.assert_allclose(
+        model.predict_proba({"v": PAIR[["n", "a=b", "a"]], "w": frames["w"]}), model.predict_proba(frames), atol=1e-6
+    )
+
+
+def test_backslashes_in_names_of_columns_stay_apart():
+    frame = pd.DataFrame({"a": ["x", "y"] * 3, "a\\": ["x", "y"] * 3, "a\\=": ["x", "y"] * 3})
+    names = Views.of({"v": frame}).columns[0]
+    assert len(set(names)) == 6
+
+
+def test_a_number_named_like_a_category_is_refused():
+    frame = FRAME[["colour", "age"]].rename(columns={"age": "colour=red"})
+    with pytest.raises(DataError, match="the column 'colour=red' is named like a category of the column 'colour'"):
+        Views.of({"a": frame})
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"), [(["a", "b", "a"], "several columns called 'a'"), ([1, "1", 2], "several columns called '1'")]
+)
+def test_columns_with_one_name_are_refused(columns, words):
+    frame = pd.DataFrame(np.ones((4, 3)), columns=columns)
+    with pytest.raises(DataError, match=f"View 'v' has {words}; .*rename"):
+        Views.of({"v": frame})
+    with pytest.raises(DataError, match=words):
+        Views.of({"v": frame.assign(text=["x", "y"] * 2)})
+
+
+def test_a_hole_beside_categories_names_the_column_as_written():
+    holes = FRAME[["colour", "stage", "age"]].copy()
+    holes.iloc[5, 2] = np.nan
+    with pytest.raises(DataError, match=r"View 'a' has NaN in sample 'p5', column 'age' \(1 such samples\)"):
+        Views.of({"a": holes})

@@ -6,8 +6,8 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from acova.base import DataError
-from acova.data import Dataset, Views, read_views
+from acova.base import DataError, DataWarning
+from acova.data import Dataset, Views, inspect_data, read_views
 
 RNG = np.random.default_rng(0)
 WIDE = RNG.normal(size=(6, 4))
@@ -292,3 +292,112 @@ def test_a_dataset_counts_its_classes():
     views = Views.of([WIDE])
     assert Dataset("a", views).n_classes is None
     assert Dataset("a", views, np.array(ENCODED)).n_classes == 3
+
+
+def write_text(folder, **texts):
+    for name, text in texts.items():
+        (folder / f"{name}.csv").write_text(text)
+
+
+IDS = ["007", "1.10", "1e5", "NA", "null", "True", "-0", " ctrl ", "0x1F", "2020-01-01"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.gz", "CSV"])
+@pytest.mark.filterwarnings("ignore:View 'a'. names of samples begin or end with blanks")
+def test_names_of_samples_are_text_as_written(tmp_path, ending):
+    table = pd.DataFrame({"x": np.arange(10.0), "y": 1.5}, index=pd.Index(IDS, name="id"))
+    table.to_csv(tmp_path / f"a.{ending}", sep="\t" if ending.startswith("tsv") else ",")
+    for path in (tmp_path, tmp_path / f"a.{ending}"):
+        views = read_views(path).views
+        assert views.names == ("a",)
+        assert views.index.tolist() == IDS
+        np.testing.assert_array_equal(views.arrays[0], table)
+
+
+def test_blanks_around_names_are_kept_and_said(tmp_path):
+    write_text(tmp_path, a="id,x\n one,1\ntwo,2\n")
+    with pytest.warns(DataWarning, match="View 'a': names of samples begin or end with blanks, first ' one'"):
+        assert read_views(tmp_path).views.index.tolist() == [" one", "two"]
+
+
+def test_a_name_of_text_in_one_file_does_not_break_the_join(tmp_path):
+    numbers = pd.DataFrame({"x": np.arange(30.0)}, index=range(30))
+    numbers.to_csv(tmp_path / "a.csv")
+    numbers.set_axis([*range(29), "ctrl"], axis=0).to_csv(tmp_path / "b.csv")
+    views = read_views(tmp_path).views
+    assert views.n_samples == 31
+    assert views.complete.sum() == 29
+
+
+def test_whole_numbers_beside_text_join(tmp_path):
+    numbers = pd.DataFrame({"x": np.arange(6.0)}, index=list("012345")).rename(int)
+    numbers.to_csv(tmp_path / "a.csv")
+    numbers.to_parquet(tmp_path / "b.parquet")
+    numbers.astype(int).to_csv(tmp_path / "labels.csv")
+    dataset = read_views(tmp_path)
+    assert dataset.views.complete.all()
+    assert dataset.views.index.tolist() == list("012345")
+    np.testing.assert_array_equal(dataset.labels, range(6))
+
+
+def test_names_in_parquet_keep_their_type(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0]}, index=[7, 8]).to_parquet(tmp_path / "a.parquet")
+    assert read_views(tmp_path).views.index.tolist() == [7, 8]
+
+
+def test_a_row_without_a_name_is_refused(tmp_path):
+    write_text(tmp_path, a="id,x\np,1\n,2\n")
+    with pytest.raises(DataError, match="View 'a' has 1 row without a name"):
+        read_views(tmp_path)
+
+
+def test_tables_of_r_lack_the_name_of_the_first_column(tmp_path):
+    write_text(tmp_path, a='"x","y"\n"007",1,2\n"008",3,4\n')
+    views = read_views(tmp_path).views
+    assert views.columns == (("x", "y"),)
+    assert views.index.tolist() == ["007", "008"]
+    np.testing.assert_array_equal(views.arrays[0], [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("header", ["id,x,y,x", "x,y,x"])
+def test_columns_with_one_name_in_a_file_are_refused(tmp_path, header):
+    write_text(tmp_path, a=f"{header}\np,1,2,3\n")
+    with pytest.raises(DataError, match=r"a\.csv has several columns called 'x'; .*rename or drop"):
+        read_views(tmp_path)
+
+
+def test_files_that_are_not_read_are_said_by_reading_and_by_inspect(tmp_path):
+    write(tmp_path, left=("csv", LEFT))
+    for name in ("methylation.txt", "more.npz", "b.csv.zip", "README.txt", "notes.md", "about.json", "labels.txt"):
+        (tmp_path / name).write_text("1")
+    words = "files that are not read: 'b.csv.zip', 'methylation.txt', 'more.npz'; convert them"
+    with pytest.warns(DataWarning, match=words) as caught:
+        read_views(tmp_path)
+    assert len(caught) == 1
+    assert [one.text[: len(words)] for one in inspect_data(tmp_path).findings if one.kind == "ignored"] == [words]
+
+
+@pytest.mark.parametrize("other", ["left.csv.gz", "left.parquet", "left.CSV"])
+def test_two_files_of_one_name_are_refused(tmp_path, other):
+    write(tmp_path, left=("csv", LEFT))
+    (tmp_path / other).write_bytes((tmp_path / "left.csv").read_bytes())
+    if other == "left.csv.gz":
+        LEFT.to_csv(tmp_path / other)
+    if other == "left.parquet":
+        LEFT.to_parquet(tmp_path / other)
+    with pytest.raises(DataError, match="two files give the view 'left'; keep one"):
+        read_views(tmp_path)
+
+
+def test_a_table_called_observed_is_the_mask(tmp_path):
+    write(tmp_path, left=("csv", LEFT), right=("csv", RIGHT))
+    mask = pd.DataFrame(True, index=ORDER[::-1], columns=["right", "left"])
+    mask.loc["p2", "right"] = False
+    mask.to_csv(tmp_path / "observed.csv")
+    views = read_views(tmp_path).views
+    assert views.names == ("left", "right")
+    seen = pd.DataFrame(views.observed, views.index, list(views.names))["right"]
+    assert seen[seen].index.tolist() == ["p3", "p9"]
+    mask.drop(columns="right").to_csv(tmp_path / "observed.csv")
+    with pytest.raises(DataError, match=r"observed: .*missing columns \['right'\]"):
+        read_views(tmp_path)

@@ -1,4 +1,6 @@
+import datetime
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -6,7 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from acova.base import DataError, MissingExtraError, OptionError
+from acova.base import DataError, DataWarning, MissingExtraError, OptionError
 from acova.data import read_views
 
 h5py = pytest.importorskip("h5py")
@@ -233,3 +235,24 @@ def test_a_format_whose_package_is_absent_names_the_extra(tmp_path, monkeypatch,
         read_views(tmp_path / file)
     assert isinstance(caught.value, DataError)
     assert isinstance(caught.value, ImportError)
+
+
+def test_names_in_excel_become_text_and_join_with_csv(tmp_path):
+    cells = [7, 8.0, 1.5, "007", "NA", datetime.datetime(2020, 1, 2)]
+    names = ["7", "8", "1.5", "007", "NA", "2020-01-02"]
+    table = pd.DataFrame({"x": np.arange(6.0)}, index=pd.Index(cells, dtype=object, name="id"))
+    table.to_excel(tmp_path / "a.xlsx")
+    table.set_axis(names, axis=0).to_csv(tmp_path / "b.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        views = read_views(tmp_path).views
+    assert views.index.tolist() == names
+    assert views.complete.all()
+    np.testing.assert_array_equal(views.arrays[0], views.arrays[1])
+
+
+def test_columns_with_one_name_in_a_sheet_are_refused(tmp_path):
+    frame = pd.DataFrame(np.ones((2, 3)), index=["p", "q"], columns=["x", "y", "x"])
+    frame.to_excel(tmp_path / "a.xlsx")
+    with pytest.raises(DataError, match=r"a\.xlsx, sheet 'Sheet1' has several columns called 'x'"):
+        read_views(tmp_path / "a.xlsx")

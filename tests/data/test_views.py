@@ -391,3 +391,59 @@ def test_no_samples_can_be_taken_and_shown():
     empty = Views.of([np.ones((3, 2))]).take([])
     assert len(empty) == 0
     assert "0 samples" in repr(empty)
+
+
+X, Y = pd.DataFrame({"x": [1.0, 2.0, 3.0]}), pd.DataFrame({"y": [4.0, 5.0, 6.0]})
+DAYS = pd.date_range("2020-01-01", periods=3)
+MISMATCHES = {
+    "numbers and text": ([1, 2, 3], ["1", "2", "3"], r"by text \('1'\) but view 'x' by numbers \(1\).*astype\(str\)"),
+    "text and numbers": (["1", "2", "3"], [1.0, 2.0, 3.0], r"by numbers \(1.0\) but view 'x' by text \('1'\)"),
+    "dates and text": (DAYS, DAYS.strftime("%Y-%m-%d"), r"by text \('2020-01-01'\) but .* without a time zone"),
+    "dates and days": (DAYS, DAYS.date, r"by dates .* but .* by times without a time zone"),
+    "time zones": (
+        DAYS,
+        DAYS.tz_localize("UTC"),
+        r"by times with a time zone .* but .* without a.*tz_localize\(None\)",
+    ),
+    "categories": (pd.CategoricalIndex(["1", "2", "3"]), [1, 2, 3], "by numbers"),
+}
+
+
+@pytest.mark.parametrize("kind", MISMATCHES)
+def test_names_of_samples_of_different_kinds_are_refused(kind):
+    left, right, words = MISMATCHES[kind]
+    frames = {"x": X.set_axis(left, axis=0), "y": Y.set_axis(right, axis=0)}
+    with pytest.raises(DataError, match=f"View 'y' names its samples {words}"):
+        Views.of(frames)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [([1, 2, 3], [1.0, 2.0, 3.0]), (["a", "b", "c"], pd.CategoricalIndex(["a", "b", "c"])), (DAYS, list(DAYS)[::-1])],
+)
+def test_names_of_one_kind_join_whatever_their_type(left, right):
+    views = Views.of({"x": X.set_axis(left, axis=0), "y": Y.set_axis(right, axis=0)})
+    assert views.complete.all()
+
+
+@pytest.mark.parametrize("label", [None, np.nan, "", "  "])
+def test_a_sample_without_a_name_is_refused(label):
+    with pytest.raises(DataError, match="View 'x' has 1 row without a name; samples are joined by name, so name these"):
+        Views.of({"x": X.set_axis(["a", label, "c"], axis=0), "y": Y.set_axis(["a", "b", "c"], axis=0)})
+
+
+@pytest.mark.parametrize("form", [form for form, (_, options) in FORMS.items() if not options])
+def test_any_form_of_several_views_can_be_stacked(form):
+    table, sizes = stack_views(FORMS[form][0]())
+    np.testing.assert_array_equal(table, stacked())
+    assert sizes == (2, 3)
+
+
+def test_a_mask_by_label_is_matched_by_name():
+    frames = {1: frame(A, "a"), 2: frame(B, "b")}
+    mask = pd.DataFrame(MASK[:, ::-1], index=LABELS, columns=[2, 1])
+    np.testing.assert_array_equal(Views.of(frames, mask).observed, SEEN & MASK)
+    with pytest.raises(DataError, match=r"its index holds numbers, the data have text.*astype"):
+        Views.of(frames, mask.set_axis(range(4), axis=0))
+    with pytest.raises(DataError, match="observed has several columns called '1'"):
+        Views.of(frames, mask.set_axis([1, "1"], axis=1))

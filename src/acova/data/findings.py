@@ -201,7 +201,9 @@ def overlap_findings(
     """
     count, group = connected_components(observed.T @ observed, directed=False)
     present = observed.any(axis=0)
-    groups = [[names[v] for v in np.flatnonzero((group == g) & present)] for g in range(count)]
+    groups = [
+        [name for name, g, has in zip(names, group, present, strict=True) if has and g == c] for c in range(count)
+    ]
     groups = sorted(filter(None, groups), key=len)
     for mine in groups[:-1]:
         other = groups[-1][0]

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ _SIMILAR = 0.5
 """Share of a table's columns that are samples of another table, from which on it looks transposed."""
 
 
-class Lookalike(NamedTuple):
+@dataclass(frozen=True)
+class Lookalike:
     """Names of one view that other views may mean by another spelling."""
 
     view: str
@@ -104,7 +106,7 @@ def count_nameless(index: pd.Index) -> int:
     if isinstance(index, pd.MultiIndex):
         return 0
     blank = sum(not label.strip() for label in index if isinstance(label, str)) if _holds_text(index) else 0
-    return int(index.isna().sum()) + blank
+    return int(np.count_nonzero(index.isna())) + blank
 
 
 def _holds_text(index: pd.Index) -> bool:
@@ -159,7 +161,7 @@ def lookalikes(indices: Mapping[str, pd.Index]) -> list[Lookalike]:
     somewhere = ~has.all(axis=1)
     joined, has = joined[somewhere], has[somewhere]
     plain = pd.Index([_plain(label) for label in joined], dtype=object)
-    twins = plain.duplicated(keep=False)
+    twins = np.asarray(plain.duplicated(keep=False))
     joined, has, plain = joined[twins], has[twins], plain[twins]
     if not len(joined):
         return []

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from acova.base import DataError, DataWarning
 from acova.data.categories import MOST_CATEGORIES, Encoded, is_text, text_trouble
-from acova.data.names import count_nameless, first_padded, kinds_trouble, lookalikes, transposition
+from acova.data.names import count_nameless, first_padded, kinds_trouble, lookalikes, transposition, union
 
 _MARKERS = (-99, -999, -9999, 999, 9999, 99999)
 """Numbers that people write for "not known"."""
@@ -160,25 +160,33 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
             yield Finding("spread", name, column, text)
 
 
-def name_findings(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
-    """Yield what looks wrong in the names of the samples; it looks at nothing but the indices."""
+def name_findings(frames: Mapping[str, pd.DataFrame], joined: pd.Index | None = None) -> Iterator[Finding]:
+    """Yield what looks wrong in the names of the samples; it looks at nothing but the indices.
+
+    Parameters
+    ----------
+    frames : dict of view → DataFrame
+    joined : Index, optional
+        The samples of all views, where they are known to fit together.
+    """
     indices = {name: frame.index for name, frame in frames.items()}
-    for name, index in indices.items():
-        count = count_nameless(index)
-        if count:
-            rows = "1 row has" if count == 1 else f"{count} rows have"
-            yield Finding("unnamed", name, "", f"{rows} no name", stops=True)
-        padded = first_padded(index)
-        if padded is not None:
-            text = f"names of samples begin or end with blanks, first {padded!r}; blanks are part of a name"
-            yield Finding("spaces", name, "", text, warns=True)
-    trouble = kinds_trouble(indices)
+    trouble = None if joined is not None else kinds_trouble(indices)
     if trouble:
         view, text = trouble
         hint = transposition(view, frames)
         yield Finding("kinds", view, "", text + (f"; {hint}" if hint else ""), stops=True)
         return
-    for one in lookalikes(indices):
+    joined = union(indices.values()) if joined is None else joined
+    for name, index in indices.items() if count_nameless(joined) else ():
+        count = count_nameless(index)
+        if count:
+            yield Finding("unnamed", name, "", f"{'1 row has' if count == 1 else f'{count} rows have'} no name", True)
+    for name, index in indices.items() if first_padded(joined) is not None else ():
+        padded = first_padded(index)
+        if padded is not None:
+            text = f"names of samples begin or end with blanks, first {padded!r}; blanks are part of a name"
+            yield Finding("spaces", name, "", text, warns=True)
+    for one in lookalikes(indices, joined):
         names = "1 name differs" if one.count == 1 else f"{one.count} names differ"
         text = (
             f"{names} from those of other views only in capitals, blanks, zeros or type, first "
@@ -200,11 +208,8 @@ def overlap_findings(
         The views, where their samples have names.
     """
     count, group = connected_components(observed.T @ observed, directed=False)
-    present = observed.any(axis=0)
-    groups = [
-        [name for name, g, has in zip(names, group, present, strict=True) if has and g == c] for c in range(count)
-    ]
-    groups = sorted(filter(None, groups), key=len)
+    members = [np.flatnonzero((group == g) & observed.any(axis=0)).tolist() for g in range(count)]
+    groups = sorted(([names[v] for v in one] for one in members if one), key=len)
     for mine in groups[:-1]:
         other = groups[-1][0]
         with_others = f"together with {', '.join(map(repr, mine[1:]))} it " if mine[1:] else ""

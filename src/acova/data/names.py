@@ -54,7 +54,7 @@ def check_columns(who: str, columns: Iterable[Any]) -> None:
 def joined_index(frames: Mapping[str, pd.DataFrame]) -> pd.Index:
     """Return the samples of all frames in order of first appearance."""
     for name, frame in frames.items():
-        _check_labels(name, frame.index)
+        _check_unique(name, frame.index)
     indices = {name: frame.index for name, frame in frames.items()}
     trouble = kinds_trouble(indices)
     if trouble:
@@ -62,7 +62,15 @@ def joined_index(frames: Mapping[str, pd.DataFrame]) -> pd.Index:
         hint = transposition(view, frames)
         msg = f"View {view!r} {text}{f' ({hint})' if hint else ''}."
         raise DataError(msg)
-    return union(indices.values())
+    joined = union(indices.values())
+    if count_nameless(joined):
+        name, count = next((name, count) for name, index in indices.items() if (count := count_nameless(index)))
+        msg = (
+            f"View {name!r} has {count} {'row' if count == 1 else 'rows'} without a name; samples are joined by name, "
+            "so name these rows or drop them."
+        )
+        raise DataError(msg)
+    return joined
 
 
 def union(indices: Iterable[pd.Index]) -> pd.Index:
@@ -84,19 +92,12 @@ def along(index: pd.Index, rows: pd.Index, values: NDArray[np.floating[Any]]) ->
     return out
 
 
-def _check_labels(name: str, index: pd.Index) -> None:
+def _check_unique(name: str, index: pd.Index) -> None:
     if not index.is_unique:
         label = index[index.duplicated()].tolist()[0]
         msg = (
             f"View {name!r} has the index label {label!r} more than once; each sample may appear once per "
             "view. Drop or aggregate the duplicates, for example with frame.groupby(level=0).mean()."
-        )
-        raise DataError(msg)
-    count = count_nameless(index)
-    if count:
-        msg = (
-            f"View {name!r} has {count} {'row' if count == 1 else 'rows'} without a name; samples are joined by name, "
-            "so name these rows or drop them."
         )
         raise DataError(msg)
 
@@ -149,34 +150,36 @@ def _shown(label: Any) -> str:
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
-def lookalikes(indices: Mapping[str, pd.Index]) -> list[Lookalike]:
+def lookalikes(indices: Mapping[str, pd.Index], joined: pd.Index) -> list[Lookalike]:
     """Return, for each view, names that some view spells otherwise: capitals, blanks, zeros before or after.
 
     A name counts only where no view has both spellings, since two names in one view are two samples.
+
+    Parameters
+    ----------
+    indices : dict of view → Index
+    joined : Index
+        The `union` of them.
     """
-    joined = union(indices.values())
     if not _holds_text(joined):
         return []
-    has = np.column_stack([joined.isin(index) for index in indices.values()])
-    somewhere = ~has.all(axis=1)
-    joined, has = joined[somewhere], has[somewhere]
     plain = pd.Index([_plain(label) for label in joined], dtype=object)
-    twins = np.asarray(plain.duplicated(keep=False))
-    joined, has, plain = joined[twins], has[twins], plain[twins]
-    if not len(joined):
+    rows = np.flatnonzero(plain.duplicated(keep=False))
+    if not rows.size:
         return []
-    names, codes = list(indices), pd.factorize(plain)[0]
-    spellings = np.zeros((codes.max() + 1, len(names)), dtype=np.int64)
+    twins, codes = joined[rows], pd.factorize(plain[rows])[0]
+    has = np.column_stack([twins.isin(index) for index in indices.values()])
+    spellings = np.zeros((codes.max() + 1, len(indices)), dtype=np.int64)
     np.add.at(spellings, codes, has)
     # The reference is the spelling that comes first; `union` has put it first.
     reference = np.unique(codes, return_index=True)[1][codes]
     odd = (spellings.max(axis=1) <= 1)[codes] & (reference != np.arange(len(codes)))
-    found = []
+    names, found = list(indices), []
     for v, name in enumerate(names):
         rows = np.flatnonzero(odd & has[:, v])
         if rows.size:
             other = reference[rows[0]]
-            found.append(Lookalike(name, rows.size, joined[rows[0]], names[int(has[other].argmax())], joined[other]))
+            found.append(Lookalike(name, rows.size, twins[rows[0]], names[int(has[other].argmax())], twins[other]))
     return found
 
 

@@ -94,22 +94,22 @@ def _readable(file: Path, read: Callable[[Path], Any]) -> Any:
 
 def _read_text(file: Path) -> pd.DataFrame:
     """Read separated values; a .csv may use semicolons or tabs, and decimal commas beside them."""
-    separator = "\t"
+    separator, encoding = "\t", "utf-8-sig"
     if str(table_ending(file)).startswith(".csv"):
-        with _opened(file) as stream:
+        with _opened(file, encoding) as stream:
             header = stream.readline()
         separator = max(_SEPARATORS, key=header.count)
-    columns = _read_header(file, separator)
+    columns = _read_header(file, separator, encoding)
     _check_header(str(file), columns)
-    table = _read_cells(file, separator, columns, ".")
+    table = _read_cells(file, separator, columns, encoding, ".")
     if separator == ",":
         return table
-    return max((table, _read_cells(file, separator, columns, ",")), key=_count_numeric)
+    return max((table, _read_cells(file, separator, columns, encoding, ",")), key=_count_numeric)
 
 
-def _opened(file: Path) -> TextIO:
+def _opened(file: Path, encoding: str) -> TextIO:
     kind = gzip.open if _is_gzip(file) else open
-    stream: TextIO = kind(file, "rt", encoding="utf-8-sig", newline="")
+    stream: TextIO = kind(file, "rt", encoding=encoding, newline="")
     return stream
 
 
@@ -117,9 +117,9 @@ def _is_gzip(file: Path) -> bool:
     return file.suffix.lower() == ".gz"
 
 
-def _read_header(file: Path, separator: str) -> list[str]:
+def _read_header(file: Path, separator: str, encoding: str) -> list[str]:
     """Return the names of all columns; R leaves out the first when it writes the names of rows."""
-    with _opened(file) as stream:
+    with _opened(file, encoding) as stream:
         rows = (row for row in csv.reader(stream, delimiter=separator) if row)
         header, first = next(rows, []), next(rows, [])
     if not header:
@@ -134,7 +134,7 @@ def _check_header(who: str, columns: Sequence[str]) -> None:
     check_columns(who, (name for name in columns[1:] if name))
 
 
-def _read_cells(file: Path, separator: str, columns: Sequence[str], decimal: str) -> pd.DataFrame:
+def _read_cells(file: Path, separator: str, columns: Sequence[str], encoding: str, decimal: str) -> pd.DataFrame:
     """Read a table whose first column is text as written: not numbers, and NA is a name."""
     table = pd.read_csv(
         file,
@@ -142,7 +142,7 @@ def _read_cells(file: Path, separator: str, columns: Sequence[str], decimal: str
         header=0,
         names=range(len(columns)),
         converters={0: str},
-        encoding="utf-8-sig",
+        encoding=encoding,
         compression="gzip" if _is_gzip(file) else None,
         decimal=decimal,
     )

@@ -190,7 +190,7 @@ def joined_views(
         columns, found, findings = None, None, []
     else:
         index = joined_index(frames)
-        findings = list(name_findings(frames))
+        findings = list(name_findings(frames, index))
         encoded = {name: Encoded(name, frame, (categories or {}).get(name)) for name, frame in frames.items()}
         arrays = [along(index, frame.index, encoded[name].values) for name, frame in frames.items()]
         columns, found = [one.columns for one in encoded.values()], [one.categories for one in encoded.values()]

@@ -8,6 +8,7 @@ import scipy.sparse
 
 from acova.base import DataError, DataWarning
 from acova.data import Dataset, Views, inspect_data, read_views
+from acova.estimators import KNNImpute
 
 RNG = np.random.default_rng(0)
 WIDE = RNG.normal(size=(6, 4))
@@ -401,3 +402,20 @@ def test_a_table_called_observed_is_the_mask(tmp_path):
     mask.drop(columns="right").to_csv(tmp_path / "observed.csv")
     with pytest.raises(DataError, match=r"observed: .*missing columns \['right'\]"):
         read_views(tmp_path)
+
+
+def test_results_show_the_names_as_written(tmp_path):
+    names = [f"{i:03d}" for i in range(8)] + ["NA", "1.10"]
+    (tmp_path / "data").mkdir()
+    for view in ("a", "b"):
+        pd.DataFrame(RNG.normal(size=(10, 2)), index=names, columns=["x", "y"]).to_csv(
+            tmp_path / "data" / f"{view}.csv"
+        )
+    views = read_views(tmp_path / "data").views
+    model = KNNImpute(2, random_state=0).fit(views)
+    model.save(tmp_path / "run")
+    again = KNNImpute.load(tmp_path / "run")
+    for index in (model.index_, again.index_, again.assignments(views).index):
+        assert index.tolist() == names
+    rows = (tmp_path / "run" / "labels.csv").read_text().splitlines()[1:]
+    assert [row.split(",")[0] for row in rows] == names

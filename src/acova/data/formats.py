@@ -76,10 +76,11 @@ def read_views(
     Parameters
     ----------
     path : str or Path
-        - a folder: each ``.csv``, ``.tsv``, ``.parquet``, ``.feather`` or ``.xlsx`` file is a view named after the
-          file, joined on its first column (parquet and feather: their index, or else the first column). A file
-          called ``labels`` holds the known classes instead. A folder without tables may hold ``.npy`` or ``.zarr``
-          arrays, which match row by row, and ``observed.npy``;
+        - a folder: each ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.feather`` or ``.xlsx`` file is a view
+          named after the file, joined on its first column, which is read as text (parquet and feather: their index,
+          or else the first column). A file called ``labels`` holds the known classes instead, one called
+          ``observed`` the mask. A folder without tables may hold ``.npy`` or ``.zarr`` arrays, which match row by
+          row, and ``observed.npy``. Other files that may hold data are named in a `DataWarning`;
         - one such table: a single view. An Excel workbook: each sheet is a view, ``labels`` the classes;
         - ``.npz``, ``.h5``, ``.hdf5``: every 2-D array is a view, in the order ``view_0``, ``view_1``, … or of the
           file; ``labels`` (n_samples,), ``observed`` (n_samples, V) and ``index`` (names of the samples) are

@@ -8,6 +8,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from acova.base import DataError, require
+from acova.data.limits import check_file, readable, text_encoding
+from acova.data.packed import check_gzip, check_parquet, check_workbook
 
 _SEPARATORS = (",", ";", "\t")
 _RULE = "the first column names the samples, the others are features"
@@ -30,6 +32,7 @@ def read_workbook(file: Path) -> dict[str, pd.DataFrame]:
     require("openpyxl", f"{file}: reading Excel", "excel")
 
     def read(file: Path) -> dict[str, pd.DataFrame]:
+        check_workbook(file)
         held = pd.read_excel(file, sheet_name=None, index_col=0, engine="openpyxl")
         return {str(name): table for name, table in held.items() if table.shape[1]}
 
@@ -41,27 +44,24 @@ def read_workbook(file: Path) -> dict[str, pd.DataFrame]:
 
 
 def _readable(file: Path, read: Callable[[Path], Any]) -> Any:
-    try:
+    check_file(file)
+    with readable(file, "table", _RULE):
+        if file.suffix == ".gz":
+            check_gzip(file)
         return read(file)
-    except DataError:
-        raise
-    except Exception as error:  # damaged files raise errors of many kinds
-        why = str(error).strip()
-        msg = f"{file}: not a readable table ({why}); {_RULE}."
-        raise DataError(msg) from error
 
 
 def _read_text(file: Path) -> pd.DataFrame:
     """Read separated values; a .csv may use semicolons or tabs, and decimal commas beside them."""
-    separator = "\t"
+    separator, encoding = "\t", text_encoding(file)
     if file.suffix == ".csv":
-        with file.open(encoding="utf-8-sig") as stream:
+        with file.open(encoding=encoding) as stream:
             header = stream.readline()
         separator = max(_SEPARATORS, key=header.count)
-    table = pd.read_csv(file, sep=separator, index_col=0, encoding="utf-8-sig")
+    table = pd.read_csv(file, sep=separator, index_col=0, encoding=encoding)
     if separator == ",":
         return table
-    other = pd.read_csv(file, sep=separator, index_col=0, encoding="utf-8-sig", decimal=",")
+    other = pd.read_csv(file, sep=separator, index_col=0, encoding=encoding, decimal=",")
     return max((table, other), key=_count_numeric)
 
 
@@ -71,6 +71,8 @@ def _count_numeric(table: pd.DataFrame) -> int:
 
 def _read_arrow(file: Path) -> pd.DataFrame:
     require("pyarrow", f"{file}: reading {file.suffix.removeprefix('.')}", "parquet")
+    if file.suffix == ".parquet":
+        check_parquet(file)
     table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_feather(file)
     plain = isinstance(table.index, pd.RangeIndex) and table.shape[1]
     return table.set_index(table.columns[0]) if plain else table

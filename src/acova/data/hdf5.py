@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from acova.base import DataError, require
 from acova.data.limits import check_expansion
+
+_HEAP = b"GCOL\x01\0\0\0"
+_STEP = 2**22
 
 
 @contextmanager
@@ -25,12 +28,49 @@ def opened_hdf5(path: Path, who: str, *, tree: bool = False) -> Iterator[tuple[A
         Whether no group may occur under two names: packages that walk the file themselves would follow cycles.
     """
     h5py = require("h5py", who, "hdf5")
+    _check_heaps(path)
     with h5py.File(path, "r") as file:
         walk = _Walk(path, h5py, tree)
         walk.enter(file, "")
         walk.follow_soft_links()
         check_expansion(path, sum(map(_bytes, walk.found.values())), path.stat().st_size)
         yield file, walk.found
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse heaps of texts with an entry of no length: the HDF5 library would stay at it for ever."""
+    with path.open("rb") as stream:
+        for heap in _places(stream, _HEAP):
+            stream.seek(heap + len(_HEAP))
+            end, place = heap + int.from_bytes(stream.read(8), "little"), heap + 16
+            while place + 16 <= end and len(entry := _at(stream, place)) == 16:
+                number, size = int.from_bytes(entry[:2], "little"), int.from_bytes(entry[8:], "little")
+                step = size if number == 0 else 16 + size + -size % 8
+                if step == 0:
+                    msg = f"{path}: damaged at byte {place}, in the texts that it holds; copy or write it again."
+                    raise DataError(msg)
+                place += step
+
+
+def _at(stream: IO[bytes], place: int) -> bytes:
+    stream.seek(place)
+    return stream.read(16)
+
+
+def _places(stream: IO[bytes], mark: bytes) -> Iterator[int]:
+    """Yield where the mark occurs in a file."""
+    start = 0
+    while len(block := _block(stream, start)) >= len(mark):
+        found = block.find(mark)
+        while found >= 0:
+            yield start + found
+            found = block.find(mark, found + 1)
+        start += len(block) - len(mark) + 1
+
+
+def _block(stream: IO[bytes], start: int) -> bytes:
+    stream.seek(start)
+    return stream.read(_STEP)
 
 
 class _Walk:

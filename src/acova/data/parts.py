@@ -119,26 +119,31 @@ class _ParquetRows:
         self._who, self._given, self._metadata = who, given, None
         self._stamp = _stamp(given.stat()) if isinstance(given, Path) else None
         self._held: tuple[int, FloatArray] | None = None
+        with readable(f"{who}: {given}", "parquet file"):
+            self._describe()
+
+    def _describe(self) -> None:
+        """Learn names, types and row groups, and refuse what cannot be read as numbers."""
         with self._file() as file:
             self._metadata, schema = file.metadata, file.schema_arrow
         groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
         self._edges = [int(edge) for edge in np.cumsum([0, *(group.num_rows for group in groups)])]
         skipped = (schema.pandas_metadata or {}).get("index_columns", [])
         fields = [field for field in schema if field.name not in skipped]
-        types = require("pyarrow", str(given), "parquet").types
+        types = require("pyarrow", str(self._given), "parquet").types
         for field in fields:
             if not any(fits(field.type) for fits in (types.is_integer, types.is_floating, types.is_boolean)):
                 msg = (
-                    f"{who}: column {field.name!r} is not numeric ({field.type}); every column is a feature and rows "
-                    "are matched by position. Drop it, encode it as numbers, or store it as the pandas index."
+                    f"{self._who}: column {field.name!r} is not numeric ({field.type}); every column is a feature and "
+                    "rows are matched by position. Drop it, encode it as numbers, or store it as the pandas index."
                 )
                 raise DataError(msg)
         self._dtype = np.result_type(np.float32, *(field.type.to_pandas_dtype() for field in fields))
-        most = max(np.diff(self._edges), default=0)
-        size = given.stat().st_size if isinstance(given, Path) else None
-        check_expansion(f"{who}: a row group", int(most) * len(fields) * self._dtype.itemsize, size)
         self.columns: tuple[str, ...] = tuple(field.name for field in fields)
         self.shape = self._edges[-1], len(fields)
+        size = self._given.stat().st_size if isinstance(self._given, Path) else None
+        most = int(max(np.diff(self._edges), default=0))
+        check_expansion(f"{self._who}: a row group", most * len(fields) * self._dtype.itemsize, size)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         rows = np.empty((stop - start, self.shape[1]), self._dtype)

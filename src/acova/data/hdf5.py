@@ -102,7 +102,10 @@ class _Walk:
         """Follow them last: by then it is known that no path leads out of the file."""
         while self._soft:
             group, name, path = self._soft.pop()
-            self._add(group.get(name), path)
+            entry = group.get(name)
+            if entry is None:
+                self._refuse(path, "is a link that leads nowhere")
+            self._add(entry, path)
 
     def _add(self, entry: Any, path: str) -> None:
         if isinstance(entry, self._h5py.Group):

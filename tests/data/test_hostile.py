@@ -498,6 +498,26 @@ def test_a_cell_array_that_holds_itself_is_refused(tmp_path):
         read_views(tmp_path / "a.mat")
 
 
+def test_sparse_indices_outside_the_matrix_do_not_end_the_process(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(scipy.sparse.csr_matrix(ARRAY)).write(tmp_path / "a.h5ad")
+    with h5py.File(tmp_path / "a.h5ad", "r+") as file:
+        file["X/indices"][3] = 2**30
+    with pytest.raises(DataError, match=r"X: not a readable sparse matrix \(indices must be < 3\)"):
+        read_views(tmp_path / "a.h5ad")
+
+
+def test_a_heap_that_has_an_entry_of_no_length_does_not_hang(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a"], file["index"] = ARRAY, ["one", "two", "three", "four", "five", "six"]
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    heap = content.index(b"GCOL")
+    content[heap + 16 : heap + 32] = bytes(16)
+    (tmp_path / "a.h5").write_bytes(content)
+    with pytest.raises(DataError, match=rf"a\.h5: damaged at byte {heap + 16}, in the texts that it holds"):
+        read_views(tmp_path / "a.h5")
+
+
 # Chunks
 
 

@@ -6,7 +6,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
+from typing import Any
 
 from acova.base import AcovaError, DataError, FileError
 
@@ -104,6 +106,14 @@ def check_expansion(what: object, declared: int, size: int | None = None) -> Non
             "it should be, read it with the package that wrote it and pass the arrays, or store it uncompressed."
         )
         raise DataError(msg)
+
+
+def check_sparse(what: object, matrix: Any) -> None:
+    """Refuse a sparse matrix that is too large when dense, or whose indices lead out of it: scipy would crash."""
+    check_expansion(what, prod(matrix.shape) * matrix.dtype.itemsize)
+    if hasattr(matrix, "check_format"):
+        with readable(what, "sparse matrix"):
+            matrix.check_format(full_check=True)
 
 
 def memory() -> int:

@@ -6,7 +6,6 @@ The containers are recognised by what they offer, so nothing here is imported un
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from scipy.sparse import issparse
 
 from acova.base import DataError, FileError, file_errors, require
 from acova.data.hdf5 import opened_hdf5
-from acova.data.limits import check_expansion, check_file, readable
+from acova.data.limits import check_file, check_sparse, readable
 
 PREFIX = "acova"
 """First part of the name of everything that is written back."""
@@ -69,7 +68,7 @@ def _frame(who: str, held: Any, samples: pd.Index, features: pd.Index | None) ->
     if isinstance(held, pd.DataFrame):
         return held.set_axis(pd.Index(samples), axis=0)
     if issparse(held):
-        check_expansion(who, prod(held.shape) * held.dtype.itemsize)
+        check_sparse(who, held)
     dense = np.asarray(held.toarray() if issparse(held) else held)
     return pd.DataFrame(dense, index=pd.Index(samples), columns=features)
 

@@ -148,3 +148,11 @@ def _text_bytes(parquet: Any, path: Path, column: str) -> int:
         lengths = compute.binary_length(chunk.dictionary)
         total += compute.sum(compute.cast(lengths.take(chunk.indices), "int64")).as_py() or 0
     return int(total)
+
+
+def check_feather(path: Path) -> None:
+    """Refuse a feather file whose texts point out of their buffers: pandas would crash."""
+    feather = require("pyarrow.feather", f"{path}: reading feather", "parquet")
+    table = feather.read_table(path, memory_map=False)
+    table.validate(full=True)
+    check_expansion(path, table.nbytes, path.stat().st_size)

@@ -116,7 +116,8 @@ class _ParquetRows:
     """Rows of a parquet file; the row group decoded last is kept for the next block."""
 
     def __init__(self, who: str, given: Any) -> None:
-        self._who, self._given, self._metadata = who, given, None
+        self._who, self._given = who, given
+        self._metadata: Any = None
         self._stamp = _stamp(given.stat()) if isinstance(given, Path) else None
         self._held: tuple[int, FloatArray] | None = None
         with readable(f"{who}: {given}", "parquet file"):

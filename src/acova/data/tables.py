@@ -9,7 +9,7 @@ from pandas.api.types import is_numeric_dtype
 
 from acova.base import DataError, require
 from acova.data.limits import check_file, readable, text_encoding
-from acova.data.packed import check_gzip, check_parquet, check_workbook
+from acova.data.packed import check_feather, check_gzip, check_parquet, check_workbook
 
 _SEPARATORS = (",", ";", "\t")
 _RULE = "the first column names the samples, the others are features"
@@ -73,6 +73,8 @@ def _read_arrow(file: Path) -> pd.DataFrame:
     require("pyarrow", f"{file}: reading {file.suffix.removeprefix('.')}", "parquet")
     if file.suffix == ".parquet":
         check_parquet(file)
+    else:
+        check_feather(file)
     table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_feather(file)
     plain = isinstance(table.index, pd.RangeIndex) and table.shape[1]
     return table.set_index(table.columns[0]) if plain else table

@@ -1,3 +1,4 @@
+import http.client
 import math
 import re
 import socket
@@ -403,6 +404,34 @@ def test_a_cache_that_cannot_be_written_names_the_way_out(cache, tmp_path, monke
     monkeypatch.setattr(catalogue, "_cache_folder", lambda: tmp_path / "file" / "cache")
     with pytest.raises(DataError, match=r"put cub\.npz into the folder.*ACOVA_DATA"):
         load_dataset("cub")
+
+
+def test_a_damaged_file_in_the_cache_is_named_with_the_way_out(cache):
+    cache.mkdir()
+    save_npz(cache / "cub.npz", small_arrays("cub"), labels=LABELS)
+    whole = bytearray((cache / "cub.npz").read_bytes())
+    whole[500] ^= 1
+    (cache / "cub.npz").write_bytes(whole)
+    with pytest.raises(DataError, match=r"cub\.npz: not a readable .*CRC.*delete it, and it is downloaded again"):
+        load_dataset("cub")
+
+
+@pytest.mark.parametrize("kind", ["absent", "file"])
+def test_a_data_folder_that_is_none_is_refused(cache, tmp_path, monkeypatch, kind):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ACOVA_DATA", str(tmp_path / kind))
+    with pytest.raises(DataError, match=rf"ACOVA_DATA names '.*{kind}', which is no folder; correct or unset it"):
+        load_dataset("cub")
+    assert load_dataset("digits").views.n_samples == 1797
+
+
+def test_a_connection_that_breaks_is_a_failed_download(cache, monkeypatch):
+    def fetch_openml(*args, **options):
+        raise http.client.IncompleteRead(b"half")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch_openml)
+    with pytest.raises(DataError, match=r"'fashion' could not be downloaded \(IncompleteRead.*ACOVA_DATA"):
+        load_dataset("fashion")
 
 
 def test_caltech5v_must_be_brought_along(cache):

@@ -67,7 +67,14 @@ def load_dataset(name: str) -> Dataset:
         views, labels = _embedded_digits()
     else:
         build = entry.build or partial(_as_stored, name)
-        views, labels = build(find_file(name) or _fetched(name))
+        file = find_file(name) or _fetched(name)
+        try:
+            views, labels = build(file)
+        except DataError as error:
+            if entry.fetch is None or file.parent != _cache_folder():
+                raise
+            msg = f"{error} This is a file of the cache: delete it, and it is downloaded again."
+            raise DataError(msg) from error
     return Dataset(name, Views.of(views), np.asarray(labels).astype(np.int64))
 
 
@@ -83,7 +90,11 @@ def find_file(name: str) -> Path | None:
 def _folders() -> Iterator[Path]:
     named = os.environ.get("ACOVA_DATA")
     if named:
-        yield Path(named).expanduser()
+        folder = Path(named).expanduser()
+        if not folder.is_dir():
+            msg = f"the environment variable ACOVA_DATA names {named!r}, which is no folder; correct or unset it."
+            raise DataError(msg)
+        yield folder
     yield _cache_folder()
 
 
@@ -106,7 +117,7 @@ def _fetched(name: str) -> Path:
             part = Path(scratch) / target.name
             entry.fetch(part)
             part.replace(target)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # connections that break raise errors of many kinds
         msg = f"{name!r} could not be downloaded ({error}). Check the network, or {place}."
         raise DataError(msg) from error
     return target

@@ -1,5 +1,8 @@
 """Multi-view data in files: what is read, and what it becomes."""
 
+import os
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 
-from acova.base import DataError, check_choice, near_miss
+from acova.base import DataError, DataWarning, check_choice, file_errors, near_miss
 from acova.data.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
 from acova.data.categories import Categories
 from acova.data.findings import ignored_findings, warn_of
 from acova.data.inputs import split_views
+from acova.data.limits import check_expansion, check_file, check_name, readable
 from acova.data.names import kind_of
 from acova.data.omics import ENDINGS as OMICS
 from acova.data.omics import read_omics
@@ -27,6 +31,7 @@ _ABOUT = ("", ".md", ".rst", ".json", ".toml", ".yaml", ".yml", ".html", ".pdf",
 """Endings of files that stand beside data and hold none."""
 _DOCUMENTS = ("readme", "license", "licence", "changes", "notes", "citation")
 _HDF5 = (".h5", ".hdf5")
+_NUMBERED = re.compile(r"view_[0-9]{1,9}")
 _KNOWN = "a .npz, .mat, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view"
 
 
@@ -112,9 +117,11 @@ def read_views(
 def read_contents(path: str | Path) -> Contents:
     """Read what a file or folder holds without checking whether it fits together."""
     path = Path(path)
-    if not path.exists():
+    if not os.path.lexists(path):
+        check_name(str(path))
         msg = f"{path}: no such file or folder; give {_KNOWN}."
         raise DataError(msg)
+    check_file(path, folder=True)
     if path.is_dir():
         return _read_folder(path)
     if table_ending(path) in WORKBOOKS:
@@ -163,7 +170,11 @@ def _sorted_out(held: dict[str, NDArray[Any]]) -> Contents:
     labels = next((held.pop(key) for key in LABEL_KEYS if key in held), None)
     observed, index = held.pop("observed", None), held.pop("index", None)
     arrays: dict[str, Any] = {key: array for key, array in held.items() if array.ndim == 2}
-    if all(key.startswith("view_") and key[5:].isdigit() for key in arrays):
+    left = {key: array.shape for key, array in held.items() if array.ndim > 2}
+    if left:
+        msg = f"arrays that are no tables are left out: {left}; a view is 2-D, such as array.reshape(len(array), -1)."
+        warnings.warn(msg, DataWarning, stacklevel=2)
+    if all(_NUMBERED.fullmatch(key) for key in arrays):
         arrays = {key: arrays[key] for key in sorted(arrays, key=lambda key: int(key[5:]))}
     if index is not None and index.ndim == 1 and all(len(array) == len(index) for array in arrays.values()):
         arrays = {key: pd.DataFrame(array, index=pd.Index(index)) for key, array in arrays.items()}
@@ -177,7 +188,10 @@ def _read_container(path: Path) -> Contents:
 
 
 def _read_folder(path: Path) -> Contents:
-    files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    with file_errors(f"reading {path}"):
+        files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    for file in files:
+        check_name(file.name)
     tables: dict[str, Any] = {}
     for file in files:
         if table_ending(file) is None or file.is_dir():
@@ -191,6 +205,7 @@ def _read_folder(path: Path) -> Contents:
         return replace(_sorted_tables(tables), ignored=_ignored(files))
     if any(file.suffix in ROWS for file in files):
         stored = StoredViews.of(path)
+        check_expansion(path, stored.nbytes)
         views = stored.read(0, len(stored))
         ignored = tuple(name for name in _ignored(files) if Path(name).suffix not in ROWS)
         return Contents(dict(zip(views.names, views.arrays, strict=True)), ignored=ignored)
@@ -233,7 +248,8 @@ def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
     if labels.shape != (views.n_samples,):
         msg = f"{path}: labels have shape {labels.shape} but there are {views.n_samples} samples."
         raise DataError(msg)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    with readable(path, "list of classes", "give one number or one text per sample"):
+        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _by_sample(path: Path, known: pd.DataFrame, index: pd.Index) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 The containers are recognised by what they offer, so nothing here is imported until a file is read or written.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from acova.base import DataError, require
+from acova.base import DataError, FileError, file_errors, require
+from acova.data.hdf5 import opened_hdf5
+from acova.data.limits import check_file, check_sparse, readable
 
 PREFIX = "acova"
 """First part of the name of everything that is written back."""
@@ -64,6 +67,8 @@ def _frame(who: str, held: Any, samples: pd.Index, features: pd.Index | None) ->
         raise DataError(msg)
     if isinstance(held, pd.DataFrame):
         return held.set_axis(pd.Index(samples), axis=0)
+    if issparse(held):
+        check_sparse(who, held)
     dense = np.asarray(held.toarray() if issparse(held) else held)
     return pd.DataFrame(dense, index=pd.Index(samples), columns=features)
 
@@ -72,28 +77,45 @@ def read_omics(path: Path) -> Any:
     """Read a ``.h5mu`` or ``.h5ad`` file."""
     kind = "MuData" if path.suffix == ".h5mu" else "AnnData"
     package = require(kind.lower(), f"{path}: reading {kind}", "omics")
-    try:
-        with _quiet():
-            return package.read_h5mu(path) if kind == "MuData" else package.read_h5ad(path)
-    except Exception as error:  # damaged files raise errors of many kinds
-        msg = f"{path}: not a readable {kind} file ({type(error).__name__}: {error})."
-        raise DataError(msg) from error
+    check_file(path)
+    with readable(path, f"{kind} file"), _quiet():
+        with opened_hdf5(path, f"{path}: reading {kind}", tree=True):
+            pass
+        return package.read_h5mu(path) if kind == "MuData" else package.read_h5ad(path)
 
 
 def write_omics(data: Any, path: Path) -> None:
-    """Write a container, whole or not at all, in the format that its kind has."""
+    """Write a container, whole or not at all, in the format that its kind has.
+
+    A file that is there stays until the new one is whole. What is no regular file, such as a device, is never replaced.
+    """
     ending = ".h5mu" if hasattr(data, "mod") else ".h5ad"
     if path.suffix != ending:
         msg = f"{path}: a {type(data).__name__} is written to a {ending} file; change the ending."
         raise DataError(msg)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}.part{ending}")
+    part = path.with_name(f".{path.stem}.{os.getpid()}.part{ending}")
+    with file_errors(f"writing {path}"):
+        if path.exists():
+            check_file(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write(data, part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _write(data: Any, part: Path) -> None:
     try:
         with _quiet():
             data.write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    except OSError:
+        raise
+    except Exception as error:  # the packages refuse what HDF5 has no type for
+        msg = f"{type(data).__name__} cannot be written: {error}. Remove or convert what is named there."
+        raise FileError(msg) from error
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def add_results(

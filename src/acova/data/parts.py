@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from acova.base import DataError, require
+from acova.data.archives import npy_header
+from acova.data.chunks import check_chunks, is_chunked, open_zarr
 from acova.data.inputs import FloatArray
+from acova.data.limits import check_expansion, check_file, readable
 
 ENDINGS = (".npy", ".zarr", ".parquet")
 
@@ -41,11 +43,29 @@ class _Rows:
 
     columns = None
 
-    def __init__(self, array: Any) -> None:
-        self._array, self.shape = array, tuple(array.shape)
+    def __init__(self, who: str, array: Any) -> None:
+        self._who, self._array, self.shape = who, array, tuple(array.shape)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        return np.asarray(self._array[start:stop])
+        with readable(self._who, f"{type(self._array).__name__} in rows {start} to {stop}"):
+            rows = np.asarray(self._array[start:stop])
+        if rows.shape != (due := (stop - start, *self.shape[1:])):
+            msg = f"{self._who}: rows {start} to {stop} have shape {rows.shape} instead of {due}; write it again."
+            raise DataError(msg)
+        return rows
+
+
+class _MappedRows(_Rows):
+    """Rows of a mapping; a page that its file lacks would end the process, so the size of the file is checked first."""
+
+    def __init__(self, who: str, part: "np.memmap[Any, Any]", path: Path, due: int) -> None:
+        super().__init__(who, part)
+        self._path, self._due = path, due
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        if self._path.is_file():  # a mapping outlives the name of its file
+            _check_size(self._who, self._path, self._due, self._path.stat().st_size, "its cells")
+        return super().read(start, stop)
 
 
 class _FileRows:
@@ -53,54 +73,78 @@ class _FileRows:
 
     columns = None
 
-    def __init__(self, who: str, path: Path, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, who: str, path: Path, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], *, fixed: bool = False
+    ) -> None:
         self._who, self._path, self._offset, self._dtype, self.shape = who, path, offset, dtype, shape
         self._check_size(path.stat().st_size)
+        self._stamp = _stamp(path.stat()) if fixed else None
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         cells = prod(self.shape[1:])
-        try:
-            with self._path.open("rb") as stream:
-                self._check_size(os.fstat(stream.fileno()).st_size)
-                stream.seek(self._offset + start * cells * self._dtype.itemsize)
-                flat = np.fromfile(stream, self._dtype, count=(stop - start) * cells)
-        except OSError as error:
-            raise _unreadable(self._who, self._path, "file", error) from error
-        return flat.reshape(stop - start, *self.shape[1:])
+        with readable(f"{self._who}: {self._path}", "file"), self._path.open("rb") as stream:
+            found = os.fstat(stream.fileno())
+            self._check_size(found.st_size)
+            _check_stamp(self._who, self._path, self._stamp, found)
+            stream.seek(self._offset + start * cells * self._dtype.itemsize)
+            flat = np.fromfile(stream, self._dtype, count=(stop - start) * cells)
+            return flat.reshape(stop - start, *self.shape[1:])
 
     def _check_size(self, there: int) -> None:
         due = self._offset + prod(self.shape) * self._dtype.itemsize
-        if there < due:
-            msg = (
-                f"{self._who}: {self._path} is cut off: its {self.shape} cells of {self._dtype} end at byte {due} "
-                f"but the file has {there}. Write or copy it again."
-            )
-            raise DataError(msg)
+        _check_size(self._who, self._path, due, there, f"its {self.shape} cells of {self._dtype}")
+
+
+def _check_size(who: str, path: Path, due: int, there: int, cells: str) -> None:
+    if there < due:
+        msg = f"{who}: {path} is cut off: {cells} end at byte {due} but the file has {there}. Write or copy it again."
+        raise DataError(msg)
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _check_stamp(who: str, path: Path, stamp: tuple[int, ...] | None, found: os.stat_result) -> None:
+    """Refuse to go on with a file that was replaced, or written to, after it was opened."""
+    if stamp is not None and _stamp(found) != stamp:
+        msg = f"{who}: {path} has changed since it was opened; leave it alone while it is read, and start again."
+        raise DataError(msg)
 
 
 class _ParquetRows:
     """Rows of a parquet file; the row group decoded last is kept for the next block."""
 
     def __init__(self, who: str, given: Any) -> None:
-        self._who, self._given, self._metadata = who, given, None
+        self._who, self._given = who, given
+        self._metadata: Any = None
+        self._stamp = _stamp(given.stat()) if isinstance(given, Path) else None
         self._held: tuple[int, FloatArray] | None = None
+        with readable(f"{who}: {given}", "parquet file"):
+            self._describe()
+
+    def _describe(self) -> None:
+        """Learn names, types and row groups, and refuse what cannot be read as numbers."""
         with self._file() as file:
             self._metadata, schema = file.metadata, file.schema_arrow
         groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
         self._edges = [int(edge) for edge in np.cumsum([0, *(group.num_rows for group in groups)])]
         skipped = (schema.pandas_metadata or {}).get("index_columns", [])
         fields = [field for field in schema if field.name not in skipped]
-        types = require("pyarrow", str(given), "parquet").types
+        types = require("pyarrow", str(self._given), "parquet").types
         for field in fields:
             if not any(fits(field.type) for fits in (types.is_integer, types.is_floating, types.is_boolean)):
                 msg = (
-                    f"{who}: column {field.name!r} is not numeric ({field.type}); every column is a feature and rows "
-                    "are matched by position. Drop it, encode it as numbers, or store it as the pandas index."
+                    f"{self._who}: column {field.name!r} is not numeric ({field.type}); every column is a feature and "
+                    "rows are matched by position. Drop it, encode it as numbers, or store it as the pandas index."
                 )
                 raise DataError(msg)
         self._dtype = np.result_type(np.float32, *(field.type.to_pandas_dtype() for field in fields))
         self.columns: tuple[str, ...] = tuple(field.name for field in fields)
         self.shape = self._edges[-1], len(fields)
+        size = self._given.stat().st_size if isinstance(self._given, Path) else None
+        most = int(max(np.diff(self._edges), default=0))
+        check_expansion(f"{self._who}: a row group", most * len(fields) * self._dtype.itemsize, size)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         rows = np.empty((stop - start, self.shape[1]), self._dtype)
@@ -115,14 +159,11 @@ class _ParquetRows:
         if held is not None and held[0] == group:
             return held[1]
         held = self._held = None  # freed before the next one is decoded
-        with self._file() as file:
-            try:
-                table = file.read_row_group(group, columns=list(self.columns))
-            except Exception as error:  # damaged files raise errors of many kinds
-                raise _unreadable(self._who, self._given, "parquet file", error) from error
-        rows = np.empty((len(table), self.shape[1]), self._dtype)
-        for place, column in enumerate(table.columns):
-            rows[:, place] = column.to_numpy()
+        with self._file() as file, readable(f"{self._who}: {self._given}", "parquet file"):
+            table = file.read_row_group(group, columns=list(self.columns))
+            rows = np.empty((self._edges[group + 1] - self._edges[group], self.shape[1]), self._dtype)
+            for place, column in enumerate(table.columns):
+                rows[:, place] = column.to_numpy()
         self._held = group, rows
         return rows
 
@@ -131,16 +172,9 @@ class _ParquetRows:
         if not isinstance(self._given, Path):
             return nullcontext(self._given)
         parquet = require("pyarrow.parquet", f"{self._given}: reading parquet", "parquet")
-        try:
+        _check_stamp(self._who, self._given, self._stamp, check_file(self._given))
+        with readable(f"{self._who}: {self._given}", "parquet file"):
             return parquet.ParquetFile(self._given, metadata=self._metadata)
-        except Exception as error:  # damaged files raise errors of many kinds
-            raise _unreadable(self._who, self._given, "parquet file", error) from error
-
-
-def _is_chunked(part: Any) -> bool:
-    """Tell zarr arrays and HDF5 data sets by what they can do, so that neither package is imported."""
-    wanted = ("shape", "dtype", "chunks", "__getitem__")
-    return not isinstance(part, np.ndarray) and all(hasattr(part, name) for name in wanted)
 
 
 def _is_parquet_file(part: Any) -> bool:
@@ -152,7 +186,7 @@ def is_stored_part(part: Any) -> bool:
     """Return whether one part is on disk, or the path of one that is."""
     if isinstance(part, str | os.PathLike):
         return Path(part).suffix in ENDINGS
-    return isinstance(part, np.memmap) or _is_chunked(part) or _is_parquet_file(part)
+    return isinstance(part, np.memmap) or is_chunked(part) or _is_parquet_file(part)
 
 
 def open_part(who: str, part: Any) -> Part:
@@ -160,12 +194,17 @@ def open_part(who: str, part: Any) -> Part:
     if isinstance(part, np.memmap):
         return _mapped(who, part)
     if not isinstance(part, str | os.PathLike):
-        return _ParquetRows(who, part) if _is_parquet_file(part) else _Rows(part)
+        if _is_parquet_file(part):
+            return _ParquetRows(who, part)
+        if is_chunked(part):
+            check_chunks(who, part)
+        return _Rows(who, part)
     path = Path(part)
-    if path.suffix not in ENDINGS or not path.exists():
+    if path.suffix not in ENDINGS or not os.path.lexists(path):
         fact = "does not exist" if path.suffix in ENDINGS else "has an ending that cannot be read"
         msg = f"{who}: {path} {fact}; give the path of a .npy, .zarr or .parquet file."
         raise DataError(msg)
+    check_file(path, folder=path.suffix == ".zarr")
     return {".npy": _npy, ".zarr": _zarr, ".parquet": _ParquetRows}[path.suffix](who, path)
 
 
@@ -174,45 +213,27 @@ def _mapped(who: str, part: "np.memmap[Any, Any]") -> Part:
     root: Any = part
     while isinstance(root.base, np.memmap):
         root = root.base
+    if not (isinstance(root.base, mmap.mmap) and root.filename and Path(root.filename).is_file()):
+        return _Rows(who, part)
     # A copy-on-write mapping may hold cells that its file does not.
-    plain = isinstance(root.base, mmap.mmap) and part.flags.c_contiguous and root.mode != "c"
-    if not (plain and root.filename and Path(root.filename).is_file()):
-        return _Rows(part)
+    if not part.flags.c_contiguous or root.mode == "c":
+        return _MappedRows(who, part, Path(root.filename), root.offset + root.nbytes)
     offset = root.offset + part.ctypes.data - root.ctypes.data
     return _FileRows(who, Path(root.filename), offset, part.dtype, part.shape)
 
 
 def _npy(who: str, path: Path) -> Part:
-    readers = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
-    try:
-        with path.open("rb") as stream:
-            shape, fortran, dtype = readers[npy_format.read_magic(stream)](stream)
-            offset = stream.tell()
-    except (OSError, ValueError, KeyError) as error:
-        raise _unreadable(who, path, ".npy file", error) from error
-    if dtype.hasobject:
-        msg = f"{who}: {path} holds Python objects, which are never unpickled; save numbers, such as float32."
-        raise DataError(msg)
+    with readable(f"{who}: {path}", ".npy file"), path.open("rb") as stream:
+        shape, fortran, dtype = npy_header(stream)
+        offset = stream.tell()
     if fortran:
         msg = (
             f"{who}: {path} is in Fortran order, so its rows are scattered over the file; "
             "save it in C order: numpy.save(path, numpy.ascontiguousarray(array))."
         )
         raise DataError(msg)
-    return _FileRows(who, path, offset, dtype, shape)
+    return _FileRows(who, path, offset, dtype, shape, fixed=True)
 
 
 def _zarr(who: str, path: Path) -> Part:
-    zarr = require("zarr", f"{path}: reading zarr", "zarr")
-    try:
-        array = zarr.open(str(path), mode="r")
-    except Exception as error:  # damaged stores raise errors of many kinds
-        raise _unreadable(who, path, "zarr array", error) from error
-    if not _is_chunked(array):
-        msg = f"{who}: {path} is a zarr group; give one of its arrays instead, such as zarr.open(path)['name']."
-        raise DataError(msg)
-    return _Rows(array)
-
-
-def _unreadable(who: str, place: object, kind: str, error: Exception) -> DataError:
-    return DataError(f"{who}: {place} is not a readable {kind} ({error}); write it again, or give another file.")
+    return _Rows(who, open_zarr(who, path))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from acova.base import DataError, check_number
+from acova.base import DataError, check_number, file_errors
 from acova.data.inputs import as_float_array, as_mask, split_views
 from acova.data.parts import ENDINGS, Part, is_stored_part, open_part
 from acova.data.views import Views
@@ -175,7 +175,9 @@ def _folder(given: str | os.PathLike[str]) -> tuple[dict[str, Path], Path | None
         msg = f"StoredViews: {folder} {fact}; give a folder with one file per view, or a list or dict of paths."
         raise DataError(msg)
     views: dict[str, Path] = {}
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.stem):
+    with file_errors(f"reading {folder}"):
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.stem)
+    for entry in entries:
         if entry.suffix in ENDINGS and not entry.name.startswith(".") and entry.stem != "labels":
             if entry.stem in views:
                 msg = f"{folder}: two entries give the view {entry.stem!r}; keep one of them."

@@ -11,7 +11,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from acova.base import DataError, require
+from acova.data.limits import check_file, readable, text_encoding
 from acova.data.names import check_columns
+from acova.data.packed import check_feather, check_gzip, check_parquet, check_workbook
 
 _SEPARATORS = (",", ";", "\t")
 _RULE = "the first column names the samples, the others are features"
@@ -50,6 +52,7 @@ def read_workbook(file: Path) -> dict[str, pd.DataFrame]:
     require("openpyxl", f"{file}: reading Excel", "excel")
 
     def read(file: Path) -> dict[str, pd.DataFrame]:
+        check_workbook(file)
         with pd.ExcelFile(file, engine="openpyxl") as book:
             tables = {str(sheet): _read_sheet(file, book, sheet) for sheet in book.sheet_names}
         return {name: table for name, table in tables.items() if table.shape[1]}
@@ -82,19 +85,16 @@ def _as_text(cell: Any) -> str:
 
 
 def _readable(file: Path, read: Callable[[Path], Any]) -> Any:
-    try:
+    check_file(file)
+    with readable(file, "table", _RULE):
+        if file.suffix == ".gz":
+            check_gzip(file)
         return read(file)
-    except DataError:
-        raise
-    except Exception as error:  # damaged files raise errors of many kinds
-        why = str(error).strip()
-        msg = f"{file}: not a readable table ({why}); {_RULE}."
-        raise DataError(msg) from error
 
 
 def _read_text(file: Path) -> pd.DataFrame:
     """Read separated values; a .csv may use semicolons or tabs, and decimal commas beside them."""
-    separator, encoding = "\t", "utf-8-sig"
+    separator, encoding = "\t", text_encoding(file)
     if str(table_ending(file)).startswith(".csv"):
         with _opened(file, encoding) as stream:
             header = stream.readline()
@@ -157,7 +157,9 @@ def _count_numeric(table: pd.DataFrame) -> int:
 def _read_arrow(file: Path) -> pd.DataFrame:
     ending = str(table_ending(file))
     require("pyarrow", f"{file}: reading {ending.removeprefix('.')}", "parquet")
-    table = pd.read_parquet(file) if ending == ".parquet" else pd.read_feather(file)
+    parquet = ending == ".parquet"
+    (check_parquet if parquet else check_feather)(file)
+    table = pd.read_parquet(file) if parquet else pd.read_feather(file)
     plain = isinstance(table.index, pd.RangeIndex) and table.shape[1]
     return table.set_index(table.columns[0]) if plain else table
 

@@ -6,7 +6,7 @@ import torch
 
 from acova import ACOVA
 from acova.data import make_observed
-from acova.engine import Keeper, Runs, matmul_precision, network_dtype
+from acova.engine import Keeper, Runs, gpu_for_training, network_dtype
 from acova.engine.loop import _Draws
 from acova.engine.step import Step
 from acova.estimators import fit_many, recipe
@@ -155,7 +155,7 @@ def test_gradients_are_as_exact_as_the_precision_says(precision, far):
         if device == "cuda":
             network.compute_in(network_dtype(precision, torch.device("cuda"), network))
         batch = [view.to(device, dtype) for view in job.views], job.observed.to(device), noise.to(device, dtype)
-        with matmul_precision(precision):
+        with gpu_for_training(precision, torch.device("cuda")):
             network.loss(*batch)["total"].mean().backward()
         results.append(torch.cat([p.grad.flatten().cpu().double() for p in network.parameters()]))
     exact, ours = results

@@ -14,7 +14,8 @@ from safetensors.numpy import load_file
 
 from acova.engine import ALONE, Processes
 from acova.engine.processes import clear_loss_of_contact
-from conftest import SMALL
+from acova.networks import MultiViewVAE
+from conftest import SMALL, make_toy
 
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SETTINGS = {**SMALL, "pretrain_epochs": 3, "warmup_epochs": 4, "epochs": 4}
@@ -178,3 +179,64 @@ def test_alone_there_is_nothing_to_exchange():
         raise RuntimeError("out of memory")
     with pytest.raises(RuntimeError, match=r"^Connection closed by peer$"), clear_loss_of_contact(ALONE):
         raise RuntimeError("Connection closed by peer")
+
+
+EMPTY = """
+import os, sys
+import numpy as np
+from acova.estimators import inference
+from acova.estimators.registry import METHODS
+inference.CHUNK = 32  # the last chunk of 65 samples has one, for two processes
+held = np.load(sys.argv[1])
+views = {name: held[name] for name in held.files if name != "observed"}
+settings = dict(hidden=(16,), latent_dim=3, batch_size=64, learning_rate=3e-3, pretrain_epochs=3, warmup_epochs=3,
+                epochs=3, device=sys.argv[3], precision="float32", random_state=0)
+found = {}
+for name in ("ACOVA", "MVP"):
+    known = METHODS[name]().get_params()
+    model = METHODS[name](3, **{option: value for option, value in settings.items() if option in known})
+    model.fit(views, observed=held["observed"])
+    found |= {f"{name}-history": model.history_["total"], f"{name}-p": model.probabilities_}
+    found |= {f"{name}-{key}": value.cpu() for key, value in model.network_.state_dict().items()}
+np.savez(f"{sys.argv[2]}-{os.environ.get('RANK', '0')}.npz", **found)
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_GPU)])
+def test_a_process_may_have_no_row_of_a_batch(tmp_path, device):
+    """65 samples in batches of 64: the last batch is one sample, which one of two processes holds.
+
+    A CPU leaves hidden rows out, a GPU computes them: both must get on with none at all. Tolerances are those of sums
+    in another order, over few steps.
+    """
+    views, _ = make_toy(n_samples=65)
+    np.savez(tmp_path / "toy.npz", observed=views.observed, **dict(zip(views.names, views.arrays, strict=True)))
+    script = tmp_path / "script.py"
+    script.write_text(EMPTY)
+    done = torchrun(script, tmp_path / "toy.npz", tmp_path / "two", device)
+    assert done.returncode == 0, done.stderr
+    alone = [sys.executable, script, tmp_path / "toy.npz", tmp_path / "one", device]
+    subprocess.run(alone, env=environment(), check=True)
+    one, *two = (np.load(tmp_path / name) for name in ("one-0.npz", "two-0.npz", "two-1.npz"))
+    for name in one.files:
+        np.testing.assert_array_equal(two[0][name], two[1][name], err_msg=name)
+        np.testing.assert_allclose(two[0][name], one[name], rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_no_rows_at_all_give_no_loss_and_no_gradient(mapped):
+    network = MultiViewVAE(
+        [5, 4], 3, 2, hidden=(8,), likelihoods=["gaussian", "bernoulli"], alpha=1.0, correlation=torch.eye(2)
+    )
+    network.mapped = mapped
+    views, observed = [torch.zeros(0, 5), torch.zeros(0, 4)], torch.zeros(0, 2, dtype=torch.bool)
+    for loss in (
+        network.autoencoding_loss(views, observed),
+        network.warmup_loss(views, observed, torch.zeros(0, 2, 3), kl_weight=1.0),
+        network.loss(views, observed, torch.zeros(0, 2, 3)),
+    ):
+        assert loss["total"].shape == (0,)
+        network.zero_grad()
+        loss["total"].sum().backward()
+        assert all(not p.grad.any() for p in network.parameters() if p.grad is not None)
+    assert all(p.grad is not None for p in network.parameters())

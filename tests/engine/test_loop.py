@@ -13,10 +13,10 @@ from acova.engine import (
     RunData,
     Runs,
     Trainer,
+    generator,
     network_dtype,
     resolve_device,
     runs_that_fit,
-    seeded,
 )
 
 
@@ -148,19 +148,36 @@ def test_training_that_diverges_says_so(data):
         trained(phase_of(loss=infinite), data, 1)
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_parameters_that_break_in_the_last_step_are_found(data, stacked):
+    """The loss is finite, its gradient is not, and no loss is computed after it."""
+
+    def steep(network, *_):
+        return {"total": network.weight.sum().sqrt().expand(10)}
+
+    phase = phase_of(epochs=1, batch_size=10, loss=steep)
+    with pytest.raises(TrainingError, match=r"non-finite parameters at the end of phase 'fit'\. Keep standardize=True"):
+        trained(phase, data, 1, stacked=stacked)
+
+
+def test_the_error_names_the_run(data):
+    networks = [Linear(0.0), Linear(0.0)]
+    phase = phase_of(epochs=1, loss=lambda network, *given: {"total": given[-1][:, 0] * network.weight[0]})
+    trainer = Trainer(Runs(networks), RunData([data.views[0]], data.observed, held=[0, 0]), [Streams(0), Streams(1)])
+    with torch.no_grad():
+        trainer.runs.parameters["weight"][1, 2] = torch.inf
+    with pytest.raises(TrainingError, match=r"end of phase 'fit' of run 2\."):
+        trainer.train(phase)
+
+
 def test_one_run_at_a_time_on_a_cpu():
     assert runs_that_fit(Linear(), 256, 0, torch.device("cpu")) == 1
 
 
-def test_seeding_leaves_the_global_state_alone():
-    torch.manual_seed(5)
+def test_a_generator_starts_from_its_seed():
+    torch.manual_seed(7)
     expected = torch.randn(3)
-    torch.manual_seed(5)
-    with seeded(1):
-        first = torch.randn(3)
-    assert torch.equal(torch.randn(3), expected)
-    with seeded(1):
-        assert torch.equal(torch.randn(3), first)
+    assert torch.equal(torch.randn(3, generator=generator(7)), expected)
 
 
 def test_devices_resolve_or_say_why_not():

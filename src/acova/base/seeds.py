@@ -1,9 +1,47 @@
-"""Named random streams: every random number has a name, so none depends on what was drawn before it."""
+"""The seed of a fit, and named random streams: every number has a name, so none depends on what was drawn before."""
 
 import hashlib
-from typing import Self
+from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
+
+from acova.base.errors import OptionError
+
+_SEEDS = 2**31 - 1
+"""Seeds of fits are smaller than this."""
+
+
+def draw_seed(random_state: Any, who: str) -> int:
+    """Return the seed that `random_state` stands for; None draws one that nothing else depends on.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState, numpy.random.Generator or None
+        The same integer gives the same seed. A RandomState or Generator moves on by one draw.
+    who : str
+        The class that has the setting, for the error message.
+
+    Returns
+    -------
+    int
+        From 0 to 2**31 - 2.
+    """
+    if random_state is None:
+        return int(np.random.default_rng().integers(_SEEDS))
+    if random_state is np.random:
+        return int(np.random.randint(_SEEDS))  # noqa: NPY002
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_SEEDS))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(_SEEDS))
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool) and 0 <= int(random_state) < 2**32:
+        return int(np.random.RandomState(int(random_state)).randint(_SEEDS))
+    msg = (
+        f"{who}: random_state must be an integer from 0 to 2**32 - 1, a numpy RandomState or Generator, or None; "
+        f"got {random_state!r}."
+    )
+    raise OptionError(msg)
 
 
 class Streams:

@@ -3,15 +3,17 @@
 from acova.engine.data import Reader, RunData, StreamedData, batch_sizes, fill_noise
 from acova.engine.keeper import Keeper, read_state, write_whole
 from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
+from acova.engine.parallel import multiplications, single_threaded, threads, threads_for
 from acova.engine.processes import ALONE, Processes, job_processes
 from acova.engine.runs import Runs
 from acova.engine.runtime import (
+    computation,
     freed_memory_kept,
-    matmul_precision,
+    generator,
+    gpu_for_training,
     network_dtype,
     resolve_device,
     runs_that_fit,
-    seeded,
 )
 from acova.engine.strata import StratifiedData
 
@@ -29,14 +31,19 @@ __all__ = [
     "StreamedData",
     "Trainer",
     "batch_sizes",
+    "computation",
     "fill_noise",
     "freed_memory_kept",
+    "generator",
+    "gpu_for_training",
     "job_processes",
-    "matmul_precision",
+    "multiplications",
     "network_dtype",
     "read_state",
     "resolve_device",
     "runs_that_fit",
-    "seeded",
+    "single_threaded",
+    "threads",
+    "threads_for",
     "write_whole",
 ]

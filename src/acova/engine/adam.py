@@ -34,7 +34,9 @@ class Adam(ABC):
         self._names = [name for group in phase.groups for name in group.names]
         self._parameters = [runs.parameters[name] for name in self._names]
         device = self._parameters[0].device
-        self._rates = [torch.tensor(_each_rate(group, self._count), device=device) for group in phase.groups]
+        self._rates = [
+            torch.tensor(_each_rate(group, self._count), dtype=torch.float32, device=device) for group in phase.groups
+        ]
         self._rate_of = [number for number, group in enumerate(phase.groups) for _ in group.names]
         self._moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self._parameters]
         self._steps = torch.zeros((), dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)

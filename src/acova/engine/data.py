@@ -13,6 +13,7 @@ from torch import Tensor
 
 from acova.base import Streams
 from acova.engine.processes import ALONE, Processes
+from acova.engine.runtime import generator
 
 BLOCK = 1024
 """Samples that share one stream of noise, and that are read from disk at once."""
@@ -142,7 +143,7 @@ class StreamedData:
         self.blocks = max(_MIN_BLOCKS, window_bytes // (4 * sum(sizes) * BLOCK))
         rows = -(-min(n_samples, self.blocks * BLOCK) // processes.size)
         rows = rows + BLOCK if processes.size > 1 else rows
-        views = [torch.zeros(1, rows, size, device=device) for size in sizes]
+        views = [torch.zeros(1, rows, size, dtype=torch.float32, device=device) for size in sizes]
         observed = torch.zeros(1, rows, len(views), dtype=torch.bool, device=device)
         self.resident = RunData(views, observed)
 
@@ -233,22 +234,21 @@ def batch_sizes(count: int, size: int, drop_last: str = "never") -> list[int]:
 
 def fill_noise(noise: Tensor, spans: Sequence[tuple[int, int]], streams: Streams, *names: object) -> None:
     """Draw the noise of the samples with these numbers into the first rows of (rows, …); it belongs to the samples."""
-    generator = torch.Generator(noise.device)
-    at = 0
+    numbers, at = torch.Generator(noise.device), 0
     for start, stop in spans:
         for block in range(start // BLOCK, -(-stop // BLOCK)):
             low, high = max(start - block * BLOCK, 0), min(stop - block * BLOCK, BLOCK)
             place = noise[at : at + high - low]
             drawn = place if high - low == BLOCK else noise.new_empty(BLOCK, *noise.shape[1:])
-            drawn.normal_(generator=generator.manual_seed(streams.integer("noise", *names, block)))
+            drawn.normal_(generator=numbers.manual_seed(streams.integer("noise", *names, block)))
             if drawn is not place:
                 place.copy_(drawn[low:high])
             at += high - low
 
 
 def _order(streams: Streams, epoch: int, window: int, size: int, device: torch.device) -> Tensor:
-    generator = torch.Generator(device).manual_seed(streams.integer("order", epoch, window))
-    return torch.randperm(size, generator=generator, device=device)
+    numbers = generator(streams.integer("order", epoch, window), device)
+    return torch.randperm(size, generator=numbers, device=device)
 
 
 def _cut(spans: Sequence[tuple[int, int]], share: slice) -> list[tuple[int, int]]:

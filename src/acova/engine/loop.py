@@ -138,6 +138,7 @@ class Trainer:
             self._epoch(phase, step, draws, stopping, epoch, skip)
             epoch, skip = epoch + 1, 0
         stopping.put_back()
+        self._check_parameters(phase)
 
     def _epoch(self, phase: Phase, step: Step, draws: "_Draws", stopping: "_Stopping", epoch: int, skip: int) -> None:
         if not skip:
@@ -189,18 +190,25 @@ class Trainer:
         names = [*parts, *extra]
         values = means.cpu()  # the only place of an epoch where the host waits for the device
         broken = ~torch.isfinite(values[names.index("total")])
-        if broken.any():
-            run = int(broken.nonzero()[0])
-            of_run = f" of run {run + 1}" if len(self.runs) > 1 else ""
-            msg = (
-                f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r}{of_run}. "
-                "Keep standardize=True, lower learning_rate, or look for extreme values in the data."
-            )
-            raise TrainingError(msg)
+        self._refuse(broken, f"Training became non-finite in epoch {epoch + 1} of phase {phase.name!r}")
         return [
             {"phase": phase.name, "epoch": epoch + 1, **dict(zip(names, column.tolist(), strict=True))}
             for column in values.T
         ]
+
+    def _check_parameters(self, phase: Phase) -> None:
+        """Refuse what the last step left: no loss after it would tell."""
+        broken = ~self.runs.finite().cpu()
+        self._refuse(broken, f"Training left non-finite parameters at the end of phase {phase.name!r}")
+
+    def _refuse(self, broken: Tensor, what: str) -> None:
+        """Raise an error about the first of the runs (R,) that are broken, if any is."""
+        if not broken.any():
+            return
+        of_run = f" of run {int(broken.nonzero()[0]) + 1}" if len(self.runs) > 1 else ""
+        advice = "Keep standardize=True, lower learning_rate, or look for extreme values in the data."
+        msg = f"{what}{of_run}. {advice}"
+        raise TrainingError(msg)
 
 
 class _Draws:

@@ -137,6 +137,16 @@ class Runs:
 
         return dict(vmap(one)(self.parameters, self._buffers, *inputs))
 
+    @torch.no_grad()
+    def finite(self) -> Tensor:
+        """Tell which runs have finite parameters alone, (R,)."""
+        count = len(self)
+        each = [
+            parameter.isfinite().reshape(count, parameter.numel() // count).all(1)
+            for parameter in self.parameters.values()
+        ]
+        return torch.stack(each).all(0)
+
     def clip_gradients(self, names: Sequence[str], max_norm: float) -> Tensor:
         """Shorten each run's gradient, over the named parameters, to a norm of at most `max_norm`; tell whose, (R,)."""
         gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]

@@ -1,15 +1,20 @@
-"""The device: which one, how precise, how much fits; and seeding that leaves torch's global state alone."""
+"""The device: which one, how precise, how much fits; and computations that torch's global settings do not change."""
 
 import ctypes
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from acova.base import OptionError
+from acova.engine.parallel import threads_for
 from acova.engine.processes import local_device
+from acova.engine.shared import SharedSwitch
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -57,14 +62,103 @@ def _weights_of_layers(network: nn.Module) -> Iterator[int]:
 
 
 @contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
-    """Let float32 products use TF32 inside the block, on GPUs that have it (not for ``"float32"``)."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = precision != "float32"
-    try:
+def computation(products: float = 0) -> Iterator[None]:
+    """Compute as in a fresh process, on as many threads as this many multiplications pay for.
+
+    What users turned on around a fit does not reach it: inference mode, no gradients, autocast, a default device.
+    All of it belongs to this Python thread. A default type is not touched: what is computed here names its types.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        stack.enter_context(threads_for(products))
         yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+class _TensorFloats:
+    """Whether float32 products on a GPU use TF32: while fits compute there, if all of them allow it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wishes: list[bool] = []
+        self._switch: tuple[Callable[[bool], None], Callable[[], None]] | None = None
+
+    @contextmanager
+    def allowed(self, wish: bool) -> Iterator[None]:
+        with self._lock:
+            self._switch = self._switch or _tf32_switch()
+            self._wishes.append(wish)
+            self._turn()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._wishes.remove(wish)
+                self._turn()
+
+    def _turn(self) -> None:
+        if self._switch is None:
+            return
+        turn, turn_back = self._switch
+        if self._wishes:
+            turn(all(self._wishes))
+        else:
+            turn_back()
+            self._switch = None
+
+
+def _tf32_switch() -> tuple[Callable[[bool], None], Callable[[], None]]:
+    """Return what sets TF32 and what restores it, by the one of torch's two interfaces that its user chose."""
+    matmul: Any = torch.backends.cuda.matmul
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by `fp32_precision`; torch refuses to mix the two
+        new: str = matmul.fp32_precision
+        return (
+            lambda wish: setattr(matmul, "fp32_precision", "tf32" if wish else "ieee"),
+            lambda: setattr(matmul, "fp32_precision", new),
+        )
+    return (
+        lambda wish: setattr(matmul, "allow_tf32", wish),
+        # Not by `allow_tf32`: after "medium" torch would no longer tell its precision.
+        lambda: torch.set_float32_matmul_precision(before),
+    )
+
+
+_TENSOR_FLOATS = _TensorFloats()
+_TURNS: dict[torch.device, threading.RLock] = {}
+
+
+@contextmanager
+def gpu_for_training(precision: str, device: torch.device) -> Iterator[None]:
+    """Take a GPU for one fit of this process at a time, and let float32 products use TF32 (not for ``"float32"``).
+
+    A step that is being captured must not meet the work of another fit. On other devices nothing happens.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _TURNS.setdefault(device, threading.RLock()), _TENSOR_FLOATS.allowed(precision != "float32"):
+        yield
+
+
+def _keep_freed_memory(tune: Callable[[int, int], int]) -> Callable[[], object]:
+    tune(_M_MMAP_THRESHOLD, 2**25)
+    tune(_M_TRIM_THRESHOLD, 2**28)
+    return partial(tune, _M_TRIM_THRESHOLD, 2**26)
+
+
+def _memory_switch() -> SharedSwitch | None:
+    tune = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    return None if tune is None else SharedSwitch(partial(_keep_freed_memory, tune))
+
+
+_KEPT_MEMORY = _memory_switch()
 
 
 @contextmanager
@@ -73,16 +167,11 @@ def freed_memory_kept(device: torch.device) -> Iterator[None]:
 
     After the block glibc is as it sets itself once an array of 32 MiB was freed. Other allocators are left alone.
     """
-    tune = getattr(ctypes.CDLL(None), "mallopt", None) if device.type == "cpu" and sys.platform == "linux" else None
-    if tune is None:
+    if device.type != "cpu" or _KEPT_MEMORY is None:
         yield
         return
-    tune(_M_MMAP_THRESHOLD, 2**25)
-    tune(_M_TRIM_THRESHOLD, 2**28)
-    try:
+    with _KEPT_MEMORY:
         yield
-    finally:
-        tune(_M_TRIM_THRESHOLD, 2**26)
 
 
 def runs_that_fit(network: nn.Module, batch_size: int, per_run_bytes: int, device: torch.device) -> int:
@@ -101,9 +190,6 @@ def runs_that_fit(network: nn.Module, batch_size: int, per_run_bytes: int, devic
     return max(1, int(0.8 * free) // need)
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch inside the block (weights are drawn there); its global state is restored after it."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
+def generator(seed: int, device: str | torch.device = "cpu") -> torch.Generator:
+    """Return a new generator of random numbers that starts from a seed."""
+    return torch.Generator(device).manual_seed(seed)

@@ -38,7 +38,8 @@ class Step:
         self._trained = [name for group in phase.groups for name in group.names]
         runs.train_only(self._trained)
         self._optimiser = new_optimiser(phase, runs)
-        self.noise = torch.zeros(len(runs), data.observed.shape[1], *phase.noise_shape, device=data.device)
+        noise_shape = len(runs), data.observed.shape[1], *phase.noise_shape
+        self.noise = torch.zeros(noise_shape, dtype=torch.float32, device=data.device)
         self.sums: dict[str, Tensor] = {}
         self._calls: dict[int, int] = {}
         self._rows: dict[int, Tensor] = {}
@@ -112,8 +113,10 @@ class Step:
         graph = torch.cuda.CUDAGraph()
         try:
             torch.cuda.synchronize()
-            with torch.cuda.graph(graph):
+            # Other threads of the process may go on using the GPU meanwhile.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._take(self._rows[size], size)
             self._graphs[size] = graph
-        except RuntimeError:
+        except RuntimeError as error:
             self._graphs[size] = None
+            kernels.warn_once(f"Steps of training are not captured as a CUDA graph, and take longer: {error}")

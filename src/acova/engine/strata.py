@@ -7,6 +7,7 @@ from torch import Tensor
 
 from acova.base import Streams
 from acova.engine.data import RunData, Window
+from acova.engine.runtime import generator
 
 
 class StratifiedData(RunData):
@@ -45,6 +46,6 @@ class StratifiedData(RunData):
         size, parts = len(rows), []
         for turn in range(start // size, -(-stop // size)):
             seed = streams.integer("group", group, turn)
-            order = torch.randperm(size, generator=torch.Generator(self.device).manual_seed(seed), device=self.device)
+            order = torch.randperm(size, generator=generator(seed, self.device), device=self.device)
             parts.append(order[max(start - turn * size, 0) : stop - turn * size])
         return rows[torch.cat(parts)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acova.base import DataError, Streams
 from acova.data import Views
-from acova.engine import ALONE, ParameterGroup, Phase, Processes, Trainer, seeded
+from acova.engine import ALONE, ParameterGroup, Phase, Processes, Trainer, generator
 from acova.estimators.checks import NOT_NEGATIVE
 from acova.estimators.coded import DEFAULTS, CodeClusterer
 from acova.estimators.placing import in_chunks, place_by_k_means
@@ -80,18 +80,18 @@ class AlignedClusterer(CodeClusterer):
         streams: Streams,
         weights: Sequence[float] | None = None,
     ) -> AlignedAutoencoders:
-        with seeded(streams.integer("weights")):
-            return self._network_class(
-                view_sizes,
-                self.latent_dim,
-                self.n_clusters,
-                hidden=self.hidden,
-                impute=self.impute,
-                instance_weight=self.instance_weight,
-                prototype_weight=self.prototype_weight,
-                prototypes=self.prototypes,
-                **self._network_settings(),
-            )
+        return self._network_class(
+            view_sizes,
+            self.latent_dim,
+            self.n_clusters,
+            hidden=self.hidden,
+            impute=self.impute,
+            instance_weight=self.instance_weight,
+            prototype_weight=self.prototype_weight,
+            prototypes=self.prototypes,
+            generator=generator(streams.integer("weights")),
+            **self._network_settings(),
+        )
 
     def _network_settings(self) -> dict[str, Any]:
         return {}

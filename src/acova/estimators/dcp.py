@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 from acova.base import OptionError, Streams
 from acova.data import StoredViews, Views
-from acova.engine import ParameterGroup, Phase, RunData, Trainer, seeded
+from acova.engine import ParameterGroup, Phase, RunData, Trainer, generator
 from acova.estimators.checks import NOT_NEGATIVE
 from acova.estimators.coded import DEFAULTS, NOT_THEIRS, CodeClusterer, complete_rows, posterior_points
 from acova.estimators.method_presets import DCP_PRESETS
@@ -124,19 +124,19 @@ class DCP(CodeClusterer):
         streams: Streams,
         weights: Sequence[float] | None = None,
     ) -> DualPrediction:
-        with seeded(streams.integer("weights")):
-            return DualPrediction(
-                view_sizes,
-                self.latent_dim,
-                self.n_clusters,
-                hidden=self.hidden,
-                graph=self.graph,
-                core_view=self.core_view,
-                output=self.output,
-                entropy=self.entropy_weight,
-                reconstruction_weight=self.reconstruction_weight,
-                prediction_weight=self.prediction_weight,
-            )
+        return DualPrediction(
+            view_sizes,
+            self.latent_dim,
+            self.n_clusters,
+            hidden=self.hidden,
+            graph=self.graph,
+            core_view=self.core_view,
+            output=self.output,
+            entropy=self.entropy_weight,
+            reconstruction_weight=self.reconstruction_weight,
+            prediction_weight=self.prediction_weight,
+            generator=generator(streams.integer("weights")),
+        )
 
     @staticmethod
     def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[Any]) -> None:

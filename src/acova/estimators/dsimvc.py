@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from acova.base import Streams
-from acova.engine import ParameterGroup, Phase, RunData, StratifiedData, Trainer, seeded
+from acova.engine import ParameterGroup, Phase, RunData, StratifiedData, Trainer, generator
 from acova.estimators.checks import COUNT, EPOCHS, POSITIVE
 from acova.estimators.coded import DEFAULTS, NOT_THEIRS, CodeClusterer, complete_rows
 from acova.estimators.method_presets import DSIMVC_PRESETS
@@ -128,15 +128,15 @@ class DSIMVC(CodeClusterer):
         streams: Streams,
         weights: Sequence[float] | None = None,
     ) -> SafeContrast:
-        with seeded(streams.integer("weights")):
-            return SafeContrast(
-                view_sizes,
-                self.latent_dim,
-                self.n_clusters,
-                hidden=self.hidden,
-                feature_dim=self.feature_dim,
-                virtual_rate=self.virtual_rate,
-            )
+        return SafeContrast(
+            view_sizes,
+            self.latent_dim,
+            self.n_clusters,
+            hidden=self.hidden,
+            feature_dim=self.feature_dim,
+            virtual_rate=self.virtual_rate,
+            generator=generator(streams.integer("weights")),
+        )
 
     def _epochs_of_a_run(self) -> int:
         return int(self.imputer_epochs + self.initial_epochs + self.pretrain_epochs + self.iterations)

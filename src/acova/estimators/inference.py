@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from acova.base import Streams
 from acova.data import Scaling, StoredViews, Views
-from acova.engine import ALONE, Processes, fill_noise
+from acova.engine import ALONE, Processes, computation, fill_noise, multiplications
 from acova.estimators.consensus import Ensemble, match_runs, overlaps
 from acova.functional import Fused
 from acova.networks import MultiViewVAE
@@ -65,24 +66,35 @@ def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, proc
     return Inferred(*(file.mapped() for file in files))
 
 
-@torch.no_grad()
 def infer_chunks(
     ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Iterator[Inferred]:
     """Yield the results of consecutive samples, averaged over the runs."""
     for batch in _batches(ensemble.network, scaling, views, processes):
-        fused = [network.posterior(*batch) for network in ensemble.networks]
-        shares = _shares(ensemble.networks, fused)
-        matched = torch.stack([mine[:, order] for mine, order in zip(shares, ensemble.orders, strict=True)])
-        mean = matched.mean(0)
-        labels = mean.argmax(-1)
-        weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
-        agreement = (matched.argmax(-1) == labels).float().mean(0)
-        results = (labels, mean, weights, fused[ensemble.reference].mean, agreement)
+        with _computation(ensemble.network, views):
+            results = _results(ensemble, batch)
         yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
 
 
-@torch.no_grad()
+def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Return labels, probabilities, weights, latent means and agreement of some samples, averaged over the runs."""
+    fused = [network.posterior(*batch) for network in ensemble.networks]
+    shares = _shares(ensemble.networks, fused)
+    matched = torch.stack([mine[:, order] for mine, order in zip(shares, ensemble.orders, strict=True)])
+    mean = matched.mean(0)
+    labels = mean.argmax(-1)
+    weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
+    agreement = (matched.argmax(-1) == labels).float().mean(0)
+    return labels, mean, weights, fused[ensemble.reference].mean, agreement
+
+
+@contextmanager
+def _computation(network: MultiViewVAE, views: Views | StoredViews) -> Iterator[None]:
+    """Compute without gradients, on the threads that a chunk of samples pays for."""
+    with computation(multiplications(network, min(views.n_samples, CHUNK))), torch.no_grad():
+        yield
+
+
 def agreed(
     networks: Sequence[MultiViewVAE], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Ensemble:
@@ -91,7 +103,8 @@ def agreed(
         torch.stack(_shares(networks, [network.posterior(*batch) for network in networks])).cpu().numpy()
         for batch in _batches(networks[0], scaling, views, processes)
     )
-    total = processes.sum(torch.from_numpy(overlaps(chunks)))
+    with _computation(networks[0], views):
+        total = processes.sum(torch.from_numpy(overlaps(chunks)))
     reference, orders = match_runs(total.numpy())
     return Ensemble(networks, orders, reference)
 
@@ -113,7 +126,6 @@ def _batches(
         yield tensors(part, scaling, _device(network))
 
 
-@torch.no_grad()
 def mean_objective(
     network: MultiViewVAE,
     scaling: Scaling,
@@ -128,14 +140,15 @@ def mean_objective(
     share = processes.share(views.n_samples)
     draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
     sums: dict[str, Tensor] = {}
-    for start in range(share.start, share.stop, CHUNK):
-        stop = min(start + CHUNK, share.stop)
-        batch = tensors(_rows(views, start, stop), scaling, _device(network))
-        noise = torch.empty(stop - start, *network.noise_shape)
-        for draw in range(draws):
-            fill_noise(noise, [(start, stop)], streams, draw)
-            for name, part in network.loss(*batch, noise.to(batch[1].device)).items():
-                sums[name] = sums.get(name, 0) + part.double().sum().cpu()
+    with _computation(network, views):
+        for start in range(share.start, max(share.stop, share.start + 1), CHUNK):
+            stop = min(start + CHUNK, share.stop)
+            batch = tensors(_rows(views, start, stop), scaling, _device(network))
+            noise = torch.empty(stop - start, *network.noise_shape, dtype=torch.float32)
+            for draw in range(draws):
+                fill_noise(noise, [(start, stop)], streams, draw)
+                for name, part in network.loss(*batch, noise.to(batch[1].device)).items():
+                    sums[name] = sums.get(name, 0) + part.double().sum().cpu()
     totals = processes.sum(torch.stack(list(sums.values()))) / (views.n_samples * draws)
     return dict(zip(sums, totals.tolist(), strict=True))
 

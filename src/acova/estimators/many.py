@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acova.base import OptionError
-from acova.engine import Processes, job_processes
+from acova.engine import Processes, computation, job_processes
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
 from acova.estimators.recipe import Job, train_runs
@@ -103,6 +103,7 @@ def fit_many(
     return estimators
 
 
+@computation()
 def _fit_groups(
     estimators: Sequence[VariationalClusterer],
     X: Any,

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 
 from acova.base import Streams
-from acova.engine import ParameterGroup, Phase, Trainer, seeded
+from acova.engine import ParameterGroup, Phase, Trainer, generator
 from acova.estimators.method_presets import MVP_PRESETS
 from acova.estimators.placing import in_chunks, place_by_k_means
 from acova.estimators.recipe import Job
@@ -169,17 +169,17 @@ class MVP(VariationalClusterer):
         streams: Streams,
         weights: Sequence[float] | None = None,
     ) -> CyclicVAE:
-        with seeded(streams.integer("weights")):
-            return CyclicVAE(
-                view_sizes,
-                self.latent_dim,
-                self.n_clusters,
-                hidden=self.hidden,
-                likelihoods=likelihoods,
-                output=self.output,
-                reconstruction_weight=self.reconstruction_weight,
-                permutation_weight=self.permutation_weight,
-            )
+        return CyclicVAE(
+            view_sizes,
+            self.latent_dim,
+            self.n_clusters,
+            hidden=self.hidden,
+            likelihoods=likelihoods,
+            output=self.output,
+            reconstruction_weight=self.reconstruction_weight,
+            permutation_weight=self.permutation_weight,
+            generator=generator(streams.integer("weights")),
+        )
 
     @staticmethod
     def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[CyclicVAE]) -> None:

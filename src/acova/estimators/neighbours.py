@@ -7,8 +7,15 @@ from torch import Tensor
 
 MAX_DONORS = 20_000
 """Samples among which neighbours are looked for; with more samples, evenly spread ones stand for all."""
+_STEPS = 32
+"""Steps of training that weigh as much as one search for neighbours, when threads are chosen."""
 _BLOCK_CELLS = 2**25
 """Distances, and cells of neighbours' rows, held at once."""
+
+
+def neighbour_products(n_samples: int, n_features: int) -> float:
+    """Return by how many multiplications to choose the threads of a search for neighbours: it comes once in a fit."""
+    return n_samples * min(n_samples, MAX_DONORS) * n_features / _STEPS
 
 
 @torch.no_grad()

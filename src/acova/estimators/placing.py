@@ -10,10 +10,9 @@ import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from acova.engine import RunData, StreamedData
+from acova.engine import RunData, StreamedData, single_threaded
 from acova.estimators.inference import CHUNK
 from acova.estimators.start import averaged_codes, code_similarity, components_around, k_means, likely_clusters
 from acova.networks import MultiViewVAE
@@ -82,7 +81,7 @@ def k_means_centers(points: Tensor, n_clusters: int, seed: int) -> Tensor:
 def _round_clusters(
     points: NDArray[np.float64], n_clusters: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    with threadpool_limits(1), warnings.catch_warnings():
+    with single_threaded(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
         found = k_means(points, n_clusters, seed)
     return found.cluster_centers_, np.full_like(found.cluster_centers_, max(found.inertia_ / points.size, 1e-6))
@@ -119,13 +118,13 @@ def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run
 
 
 def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    with threadpool_limits(1):  # sums over threads come in no fixed order; on one thread a start repeats exactly
+    with single_threaded():  # so that a start repeats exactly
         found = None if given.points is None else k_means(given.points, n_clusters, seed)
         if given.mean is None or given.variance is None:
             assert found is not None
             return found.cluster_centers_, np.ones_like(found.cluster_centers_)
         labels = likely_clusters(given.mean, n_clusters, seed) if found is None else found.labels_
-    return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
+        return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
 
 
 def _codes(

@@ -26,10 +26,12 @@ from acova.engine import (
     StreamedData,
     Trainer,
     freed_memory_kept,
-    matmul_precision,
+    generator,
+    gpu_for_training,
+    multiplications,
     network_dtype,
     runs_that_fit,
-    seeded,
+    threads_for,
 )
 from acova.estimators.checkpoint import Checkpoint
 from acova.estimators.placing import start_correlations, start_priors
@@ -111,7 +113,7 @@ def train_runs(
         keeper = checkpoint.keeper(chosen) if checkpoint else Keeper()
         try:
             with (
-                matmul_precision(jobs[0].settings.precision),
+                gpu_for_training(jobs[0].settings.precision, jobs[0].device),
                 freed_memory_kept(jobs[0].device),
                 keeper.interruptible(),
             ):
@@ -153,7 +155,9 @@ def _train_together(
     runs = Runs(networks, processes=processes)
     data = _run_data(jobs, processes)
     trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
-    jobs[0].settings._train(trainer, jobs, networks)
+    rows = min(jobs[0].settings.batch_size, jobs[0].n_samples) // processes.size
+    with threads_for(multiplications(networks[0], rows)):
+        jobs[0].settings._train(trainer, jobs, networks)
     runs.release()
     return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 
@@ -241,28 +245,28 @@ def new_network(
         ]
         matrix = starts[0] if len(starts) == 1 else torch.stack(starts)
     elif _is_word(settings.correlation, "identity"):
-        matrix = torch.eye(n_views)
+        matrix = torch.eye(n_views, dtype=torch.float64)
     else:
         matrix = given_correlation("correlation", settings.correlation, n_views)
-    with seeded(streams.integer("weights")):
-        return MultiViewVAE(
-            view_sizes,
-            settings.latent_dim,
-            settings.n_clusters,
-            hidden=settings.hidden,
-            likelihoods=likelihoods,
-            alpha=settings.alpha,
-            correlation=matrix,
-            learn_correlation=learned,
-            missing=settings.missing,  # type: ignore[arg-type]
-            min_std=settings.min_std,
-            assignment=settings.assignment,
-            reconstruction_weights=weights,
-            fusion=settings.fusion,
-            scale_is=settings.scale_is,
-            density_floor=settings.density_floor,
-            elbo_weight=settings.elbo_weight,
-        )
+    return MultiViewVAE(
+        view_sizes,
+        settings.latent_dim,
+        settings.n_clusters,
+        hidden=settings.hidden,
+        likelihoods=likelihoods,
+        alpha=settings.alpha,
+        correlation=matrix,
+        learn_correlation=learned,
+        missing=settings.missing,  # type: ignore[arg-type]
+        min_std=settings.min_std,
+        assignment=settings.assignment,
+        reconstruction_weights=weights,
+        fusion=settings.fusion,
+        scale_is=settings.scale_is,
+        density_floor=settings.density_floor,
+        elbo_weight=settings.elbo_weight,
+        generator=generator(streams.integer("weights")),
+    )
 
 
 def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:

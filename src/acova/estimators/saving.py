@@ -11,7 +11,7 @@ from torch import Tensor
 
 from acova.base import RunFolderError, Streams
 from acova.data import Scaling, Summary
-from acova.engine import resolve_device
+from acova.engine import computation, resolve_device
 from acova.estimators.consensus import Ensemble
 from acova.estimators.storage import load_run, save_run
 
@@ -107,6 +107,7 @@ def pack_networks(model: "VariationalClusterer") -> tuple[dict[str, Tensor], dic
     return tensors, {"resolved": chosen, "reference": ensemble.reference}
 
 
+@computation()
 def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Give a model its networks back."""
     model._settings = type(model)(**{**model.get_params(deep=False), **config["resolved"]})

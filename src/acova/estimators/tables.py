@@ -12,13 +12,12 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.preprocessing import normalize
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from acova.base import DataError, check_number
+from acova.base import DataError, check_number, draw_seed
 from acova.data import Scaling, StoredViews, Summary, Views
+from acova.engine import computation, single_threaded
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checks import scaling_kinds
 from acova.estimators.method_presets import SHALLOW
@@ -43,6 +42,7 @@ class TableClusterer(MultiViewClusterer):
     _fitted: ClassVar[tuple[str, ...]] = ("seed_",)
     _centers: list[Table]
 
+    @computation()
     def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
         """Learn the clusters.
 
@@ -60,7 +60,7 @@ class TableClusterer(MultiViewClusterer):
         views = given.take(order)
         self._check_data(views)
         self._scaling = Scaling.fit(views, scaling_kinds(self, ("gaussian",) * views.n_views))
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
         fits: dict[str, KMeans] = {}
@@ -77,6 +77,7 @@ class TableClusterer(MultiViewClusterer):
         self.provenance_ = provenance("cpu")
         return self
 
+    @computation()
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the cluster whose centre is nearest to each sample, filled as in training."""
         views = self._in_memory(self._views_to_predict(X, observed))
@@ -142,13 +143,12 @@ class TableClusterer(MultiViewClusterer):
         return [normalize(table) for table in tables] if self.normalize_rows else tables
 
     def _k_means(self, table: Table) -> KMeans:
-        # Sums over threads come in no fixed order; one thread repeats exactly.
-        with threadpool_limits(1), warnings.catch_warnings():
+        with single_threaded(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
             return KMeans(self.n_clusters, n_init=self.n_init, random_state=self.seed_).fit(table)
 
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
-        with threadpool_limits(1):
+        with single_threaded():
             pairs = zip(tables.values(), self._centers, strict=True)
             return np.column_stack([pairwise_distances_argmin(table, centers) for table, centers in pairs])
 

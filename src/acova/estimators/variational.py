@@ -11,19 +11,18 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import Streams, check_choice
+from acova.base import Streams, check_choice, draw_seed
 from acova.data import Scaling, StoredViews, Summary, Views, scaled_moments
-from acova.engine import ALONE, Processes, Trainer, job_processes, resolve_device
+from acova.engine import ALONE, Processes, Trainer, computation, job_processes, resolve_device, threads_for
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
-from acova.estimators.neighbours import neighbour_means
+from acova.estimators.neighbours import neighbour_means, neighbour_products
 from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
@@ -84,6 +83,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             checkpoint.remove()
         return self
 
+    @computation()
     def _fit(self, X: Any, observed: Any) -> Checkpoint | None:
         """Fit, and return the checkpoint folder, which is no longer needed once the result is safe."""
         with job_processes() as processes:
@@ -151,7 +151,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         arrays, observed = tensors(views, self._scaling, device)
         share = processes.share(len(views))
         if variances is not None and neighbours:
-            means = neighbour_means(arrays, observed, variances.tolist(), settings.n_neighbors)
+            with threads_for(neighbour_products(len(views), sum(views.sizes))):
+                means = neighbour_means(arrays, observed, variances.tolist(), settings.n_neighbors)
             targets = [
                 torch.where(seen.unsqueeze(-1), torch.lerp(view, mean, settings.neighbor_weight), mean)
                 for view, mean, seen in zip(arrays, means, observed.unbind(1), strict=True)
@@ -165,7 +166,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             held = Checkpoint(self.checkpoint, self.checkpoint_every).seed()
             if held is not None:
                 return held
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return draw_seed(self.random_state, type(self).__name__)
 
     def _open_checkpoint(self, prepared: "Prepared") -> Checkpoint | None:
         if self.checkpoint is None:

@@ -4,8 +4,10 @@ The mathematics is that of `acova.functional` and `acova.networks`, which choose
 be compiled, they call these, everywhere else torch's own operations. Gradients of kernels can be taken once.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -13,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["beside", "compile_here", "fused", "leading", "usable", "wait_for"]
+__all__ = ["beside", "compile_here", "fused", "leading", "usable", "wait_for", "warn_once"]
 
-_inside: str | None = None
+_log = logging.getLogger("acova")
+_mode: ContextVar[str | None] = ContextVar("mode", default=None)
+"""Of this Python thread: None outside of `fused`, else whether the process is "alone" or one of "several"."""
 
 
 @contextmanager
@@ -24,17 +28,16 @@ def fused(*, alone: bool = True) -> Iterator[None]:
 
     Processes that exchange gradients are not `alone`: all their work is done in one order.
     """
-    global _inside  # noqa: PLW0603
-    before, _inside = _inside, "alone" if alone else "several"
+    before = _mode.set("alone" if alone else "several")
     try:
         yield
     finally:
-        _inside = before
+        _mode.reset(before)
 
 
 def usable(tensor: Tensor) -> bool:
     """Tell whether a function of this tensor is to use its kernel."""
-    return _inside is not None and tensor.is_cuda and compile_here()
+    return _mode.get() is not None and tensor.is_cuda and compile_here()
 
 
 @cache
@@ -45,10 +48,22 @@ def compile_here() -> bool:
     try:
         from acova.kernels.adam import sum_squares
 
-        sum_squares(torch.ones(1, 1, device="cuda"), torch.zeros(1, 1, device="cuda"), 1, 0)
-    except Exception:  # compilers fail in many ways
+        sum_squares(
+            torch.ones(1, 1, dtype=torch.float32, device="cuda"),
+            torch.zeros(1, 1, dtype=torch.float32, device="cuda"),
+            1,
+            0,
+        )
+    except Exception as error:  # compilers fail in many ways
+        warn_once(f"Kernels cannot be compiled here; torch's own operations take longer: {error!r}")
         return False
     return True
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Log a warning, the same one only once in a process."""
+    _log.warning(message)
 
 
 @contextmanager
@@ -58,7 +73,7 @@ def beside(tensor: Tensor) -> Iterator["torch.cuda.Stream | None"]:
     What the block reads must live until then, and what it keeps for its gradients must be made inside it, or live as
     long as the step: memory that was given back would be used anew without waiting for the block.
     """
-    if _inside != "alone" or not tensor.is_cuda:
+    if _mode.get() != "alone" or not tensor.is_cuda:
         yield None
         return
     stream = _second_stream(tensor.device)

@@ -33,7 +33,7 @@ def through_bias_relu(gradient: Tensor, out: Tensor | None, dtype: torch.dtype) 
     *axes, rows, width = gradient.shape
     gradient = gradient.contiguous()
     groups, columns = gradient.shape[:-2].numel(), triton.cdiv(width, _COLUMNS)
-    parts = min(triton.cdiv(rows, _ROWS), max(1, _ENOUGH // (groups * columns)))
+    parts = max(1, min(triton.cdiv(rows, _ROWS), _ENOUGH // (groups * columns)))
     steps = triton.cdiv(rows, _ROWS * parts)
     narrow = torch.empty_like(gradient, dtype=dtype)
     sums = torch.empty(groups, parts, width, dtype=torch.float32, device=gradient.device)

@@ -42,6 +42,8 @@ class AlignedAutoencoders(nn.Module):
         Weights of the two alignments.
     prototypes : str
         Which form the second has.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
     mapped = False
@@ -59,13 +61,14 @@ class AlignedAutoencoders(nn.Module):
         instance_weight: float,
         prototype_weight: float,
         prototypes: str,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         sizes, inner = list(view_sizes), list(map(int, hidden))
         self.n_views, self.impute, self.form = len(sizes), impute, prototypes
         self.instance_weight, self.prototype_weight = instance_weight, prototype_weight
-        self.encoders = Perceptrons([sizes, *inner, latent_dim], self.n_views)
-        self.decoders = Perceptrons([latent_dim, *reversed(inner), sizes], self.n_views)
+        self.encoders = Perceptrons([sizes, *inner, latent_dim], self.n_views, generator=generator)
+        self.decoders = Perceptrons([latent_dim, *reversed(inner), sizes], self.n_views, generator=generator)
         self.donors = Donors(self.n_views, latent_dim)
         self.prior = MixturePrior(n_clusters, self.n_views * latent_dim)
 
@@ -149,7 +152,7 @@ class PrototypeAlignment(AlignedAutoencoders):
 
     def __init__(self, view_sizes: Sequence[int], latent_dim: int, n_clusters: int, **settings: object) -> None:
         super().__init__(view_sizes, latent_dim, n_clusters, **settings)  # type: ignore[arg-type]
-        self.centers = nn.Parameter(torch.zeros(self.n_views, n_clusters, latent_dim))
+        self.centers = nn.Parameter(torch.zeros(self.n_views, n_clusters, latent_dim, dtype=torch.float32))
 
     def _instances(self, first: Tensor, second: Tensor, rows: Tensor) -> Tensor:
         return partner_misfit(first, second, rows)

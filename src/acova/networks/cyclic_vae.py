@@ -1,6 +1,7 @@
 """The network of MVP: every view speaks of every other, and what views say is exchanged along cycles."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -56,6 +57,8 @@ class CyclicVAE(nn.Module):
         What the decoders end in, but for Bernoulli views, whose decoders give logits.
     reconstruction_weight, permutation_weight : float
         Weights of the two parts of the loss.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
     mapped = False
@@ -72,17 +75,19 @@ class CyclicVAE(nn.Module):
         output: str = "tanh",
         reconstruction_weight: float = 1.0,
         permutation_weight: float = 1.0,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         sizes, inner = list(view_sizes), list(map(int, hidden))
         self.n_views, self.latent_dim = len(sizes), latent_dim
         self.likelihoods, self.output = tuple(likelihoods), output
         self.reconstruction_weight, self.permutation_weight = reconstruction_weight, permutation_weight
-        self.encoders = Perceptrons([sizes, *inner, 2 * latent_dim], self.n_views, xavier=True)
-        self.decoders = Perceptrons([2 * latent_dim, *reversed(inner), sizes], self.n_views, xavier=True)
+        perceptrons = partial(Perceptrons, n_views=self.n_views, xavier=True, generator=generator)
+        self.encoders = perceptrons([sizes, *inner, 2 * latent_dim])
+        self.decoders = perceptrons([2 * latent_dim, *reversed(inner), sizes])
         if self.n_views > 1:
             pairs = self.n_views * (self.n_views - 1)
-            self.correspondences = _Correspondences([latent_dim, *_CORRESPONDENCE, latent_dim], 2 * pairs)
+            self.correspondences = _Correspondences([latent_dim, *_CORRESPONDENCE, latent_dim], 2 * pairs, generator)
         self.prior = MixturePrior(n_clusters, latent_dim)
 
     @property
@@ -163,12 +168,15 @@ class CyclicVAE(nn.Module):
 class _Correspondences(nn.Module):
     """Perceptrons with leaky ReLUs, all of the same widths, as one batch."""
 
-    def __init__(self, widths: Sequence[int], count: int) -> None:
+    def __init__(self, widths: Sequence[int], count: int, generator: torch.Generator | None) -> None:
         super().__init__()
         spread = [(2 / (before + after)) ** 0.5 for before, after in pairwise(widths)]
         shapes = [(count, before, after) for before, after in pairwise(widths)]
-        self.weights = nn.ParameterList(s * torch.randn(shape) for s, shape in zip(spread, shapes, strict=True))
-        self.biases = nn.ParameterList((2 * torch.rand(n, 1, after) - 1) / before**0.5 for n, before, after in shapes)
+        normal, uniform = (
+            partial(draw, generator=generator, dtype=torch.float32) for draw in (torch.randn, torch.rand)
+        )
+        self.weights = nn.ParameterList(s * normal(shape) for s, shape in zip(spread, shapes, strict=True))
+        self.biases = nn.ParameterList((2 * uniform(n, 1, after) - 1) / before**0.5 for n, before, after in shapes)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Map rows (count, N, inputs) to (count, N, outputs)."""

@@ -22,7 +22,7 @@ class Donors(nn.Module):
 
     def __init__(self, n_views: int, latent_dim: int) -> None:
         super().__init__()
-        self.register_buffer("codes", torch.zeros(0, n_views, latent_dim))
+        self.register_buffer("codes", torch.zeros(0, n_views, latent_dim, dtype=torch.float32))
         self.register_buffer("observed", torch.zeros(0, n_views, dtype=torch.bool))
 
     def set(self, codes: Tensor, observed: Tensor) -> None:
@@ -69,5 +69,6 @@ class Donors(nn.Module):
 def side_by_side(codes: Tensor, observed: Tensor) -> Fused:
     """Return codes (N, V, D) as points (N, V·D) without a spread; every view that a sample has counts the same."""
     points = codes.flatten(1)
-    share = observed / observed.sum(1, keepdim=True).clamp(min=1)
-    return Fused(points, torch.zeros_like(points), share.to(codes.dtype).unsqueeze(-1))
+    seen = observed.to(codes.dtype)
+    share = seen / seen.sum(1, keepdim=True).clamp(min=1)
+    return Fused(points, torch.zeros_like(points), share.unsqueeze(-1))

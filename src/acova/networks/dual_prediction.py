@@ -1,6 +1,7 @@
 """The network of DCP: codes on the simplex, alike across views, and predictors from one view's code to another's."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,8 @@ class DualPrediction(nn.Module):
     entropy : float
         How much more than in the mutual information entropies count, plus 1.
     reconstruction_weight, prediction_weight : float
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
     mapped = False
@@ -54,19 +57,19 @@ class DualPrediction(nn.Module):
         entropy: float = 10.0,
         reconstruction_weight: float = 0.1,
         prediction_weight: float = 0.1,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         inner = list(map(int, hidden))
         self.n_views, self.graph, self.core, self.entropy = len(view_sizes), graph, core_view, entropy
         self.reconstruction_weight, self.prediction_weight = reconstruction_weight, prediction_weight
-        self.encoders = nn.ModuleList(Tower([size, *inner, latent_dim], norm=True) for size in view_sizes)
+        tower = partial(Tower, norm=True, generator=generator)
+        self.encoders = nn.ModuleList(tower([size, *inner, latent_dim]) for size in view_sizes)
         ends = output == "relu"
-        self.decoders = nn.ModuleList(
-            Tower([latent_dim, *reversed(inner), size], norm=True, relu_end=ends) for size in view_sizes
-        )
+        self.decoders = nn.ModuleList(tower([latent_dim, *reversed(inner), size], relu_end=ends) for size in view_sizes)
         self.predictors = nn.ModuleDict(
             {
-                f"{one}_{other}": Tower([latent_dim, *_PREDICTOR, latent_dim], norm=True)
+                f"{one}_{other}": tower([latent_dim, *_PREDICTOR, latent_dim])
                 for pair in self.pairs
                 for one, other in (pair, pair[::-1])
             }
@@ -137,7 +140,7 @@ class DualPrediction(nn.Module):
     @torch.no_grad()
     def settle(self, views: Sequence[Tensor]) -> None:
         """Keep the statistics of complete samples, by which predictions are normalised."""
-        rows = torch.ones(len(views[0]), device=views[0].device)
+        rows = torch.ones(len(views[0]), dtype=views[0].dtype, device=views[0].device)
         codes = self.codes(views, rows, keep=True)
         for pair in self.pairs:
             for one, other in (pair, pair[::-1]):

@@ -24,9 +24,9 @@ class MixturePrior(nn.Module):
         super().__init__()
         self._power = 2 if scale_is == "std" else 1
         self._floor = _MIN_STD if scale_is == "std" else _MIN_STD**2
-        self.logits = nn.Parameter(torch.zeros(n_clusters))
-        self.means = nn.Parameter(torch.zeros(n_clusters, latent_dim))
-        self.scale = nn.Parameter(mixture_scale_parameter(torch.ones(n_clusters, latent_dim), self._floor))
+        self.logits = nn.Parameter(torch.zeros(n_clusters, dtype=torch.float32))
+        self.means = nn.Parameter(torch.zeros(n_clusters, latent_dim, dtype=torch.float32))
+        self.scale = nn.Parameter(mixture_scale_parameter(torch.ones_like(self.means.detach()), self._floor))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log weights (K,), means (K, D) and variances (K, D)."""

@@ -68,6 +68,8 @@ class MultiViewVAE(nn.Module):
         Added to the joint densities of training's responsibilities.
     elbo_weight : float
         Weight of the evidence bound.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
     correlation_value: Tensor
@@ -96,20 +98,21 @@ class MultiViewVAE(nn.Module):
         scale_is: str = "std",
         density_floor: float = 0.0,
         elbo_weight: float = 1.0,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.fusion, self.scale_is, self.density_floor = fusion, scale_is, density_floor
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
-        self.register_buffer("alpha", torch.tensor(float(alpha)), persistent=False)
-        self.register_buffer("elbo_weight", torch.tensor(float(elbo_weight)), persistent=False)
+        self.register_buffer("alpha", torch.tensor(float(alpha), dtype=torch.float32), persistent=False)
+        self.register_buffer("elbo_weight", torch.tensor(float(elbo_weight), dtype=torch.float32), persistent=False)
         self.missing: Missing = missing
         self.min_std = min_std
         sizes = list(view_sizes)
-        weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes))
+        weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes), dtype=torch.float32)
         self.register_buffer("reconstruction_weights", weights)
-        self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes))
-        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes))
+        self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes), generator=generator)
+        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes), generator=generator)
         self.prior = MixturePrior(n_clusters, latent_dim, scale_is=scale_is)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
@@ -118,7 +121,7 @@ class MultiViewVAE(nn.Module):
         else:
             self.register_buffer("correlation_value", correlation)
         if fusion == "weighted":
-            self.fusion_logits = nn.Parameter(torch.zeros(len(sizes)))
+            self.fusion_logits = nn.Parameter(torch.zeros(len(sizes), dtype=torch.float32))
 
     @property
     def noise_shape(self) -> tuple[int, ...]:

@@ -38,6 +38,8 @@ class Perceptrons(nn.Module):
     n_views : int
     xavier : bool
         Weights start normal with the variance 2/(inputs + outputs); else uniform, as torch's own layers.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
 
     Attributes
     ----------
@@ -46,12 +48,19 @@ class Perceptrons(nn.Module):
         on a CPU alone, and where no gradient is asked for nothing is.
     """
 
-    def __init__(self, widths: Sequence[int | Sequence[int]], n_views: int, *, xavier: bool = False) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int | Sequence[int]],
+        n_views: int,
+        *,
+        xavier: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         per_view = [[width] * n_views if isinstance(width, int) else list(width) for width in widths]
         self.outputs = per_view[-1]
         self.layers = nn.ModuleList(
-            _Layer(before, after, relu=number + 2 < len(per_view), xavier=xavier)
+            _Layer(before, after, relu=number + 2 < len(per_view), xavier=xavier, generator=generator)
             for number, (before, after) in enumerate(pairwise(per_view))
         )
 
@@ -124,7 +133,7 @@ def encode_observed(encoders: Perceptrons, views: Sequence[Tensor], observed: Te
     n_views = len(parts)
     into = torch.cat([rows * n_views + v for v, rows in enumerate(packed.rows)])
     flat = parts[0].new_zeros(len(observed) * n_views, parts[0].shape[1]).index_copy(0, into, torch.cat(parts))
-    estimates: Tensor = flat.view(len(observed), n_views, -1)
+    estimates: Tensor = flat.view(len(observed), n_views, parts[0].shape[1])
     return estimates
 
 
@@ -150,10 +159,18 @@ class _Layer(nn.Module):
     round_to = torch.float32
     rounded: Tensor | None
 
-    def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, relu: bool, xavier: bool) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        *,
+        relu: bool,
+        xavier: bool,
+        generator: torch.Generator | None,
+    ) -> None:
         super().__init__()
         self.relu = relu
-        pairs = [_start(before, after, xavier) for before, after in zip(inputs, outputs, strict=True)]
+        pairs = [_start(before, after, xavier, generator) for before, after in zip(inputs, outputs, strict=True)]
         self.stacked = len({weight.shape for weight, _ in pairs}) == 1
         if self.stacked:
             self.weight = nn.Parameter(torch.stack([weight for weight, _ in pairs]))
@@ -174,14 +191,15 @@ class _Layer(nn.Module):
         return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, self.rounded)
 
 
-def _start(inputs: int, outputs: int, xavier: bool) -> tuple[Tensor, Tensor]:
+def _start(inputs: int, outputs: int, xavier: bool, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Return weight and bias, as torch's own linear layer starts or the weight by Xavier, zero in the units added."""
     bound = 1 / math.sqrt(inputs)
     spare = -inputs % _ALIGNMENT, -outputs % _ALIGNMENT
-    weight = torch.empty(inputs, outputs).uniform_(-bound, bound)
+    weight, bias = (torch.empty(shape, dtype=torch.float32) for shape in ((inputs, outputs), (outputs,)))
+    weight.uniform_(-bound, bound, generator=generator)
     if xavier:
-        weight.normal_(0, math.sqrt(2 / (inputs + outputs)))
-    bias = torch.empty(outputs).uniform_(-bound, bound)
+        weight.normal_(0, math.sqrt(2 / (inputs + outputs)), generator=generator)
+    bias.uniform_(-bound, bound, generator=generator)
     return pad(weight, (0, spare[1], 0, spare[0])), pad(bias, (0, spare[1]))
 
 

@@ -29,6 +29,8 @@ class SafeContrast(nn.Module):
         Widths of the encoders' hidden layers; the decoders of the pretraining mirror them.
     virtual_rate : float
         Length of the virtual step that the weights of filled samples are judged by.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
     mapped = False
@@ -44,13 +46,15 @@ class SafeContrast(nn.Module):
         hidden: Sequence[int],
         feature_dim: int,
         virtual_rate: float,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.n_views, self.virtual_rate = len(view_sizes), virtual_rate
         inner = list(map(int, hidden))
-        self.body = _Body(view_sizes, inner, latent_dim, feature_dim, n_clusters)
-        self.decoders = nn.ModuleList(Tower([latent_dim, *reversed(inner), size]) for size in view_sizes)
-        self.weigher = Tower([n_clusters, _WEIGHER, 1])
+        self.body = _Body(view_sizes, inner, latent_dim, feature_dim, n_clusters, generator)
+        widths = [[latent_dim, *reversed(inner), size] for size in view_sizes]
+        self.decoders = nn.ModuleList(Tower(each, generator=generator) for each in widths)
+        self.weigher = Tower([n_clusters, _WEIGHER, 1], generator=generator)
         self.prior = AssignedShares(n_clusters)
 
     def compute_in(self, dtype: torch.dtype) -> None:
@@ -136,7 +140,8 @@ class SafeContrast(nn.Module):
     def posterior(self, views: Sequence[Tensor], observed: Tensor) -> Fused:
         """Return the mean (N, K) of what the observed views say of the clusters."""
         shares = self.body(views)[1].movedim(0, 1)
-        weights = (observed / observed.sum(1, keepdim=True).clamp(min=1)).to(shares.dtype).unsqueeze(-1)
+        seen = observed.to(shares.dtype)
+        weights = (seen / seen.sum(1, keepdim=True).clamp(min=1)).unsqueeze(-1)
         mean = torch.where(observed.unsqueeze(-1), weights * shares, 0.0).sum(1)
         return Fused(mean, torch.zeros_like(mean), weights)
 
@@ -148,7 +153,7 @@ class AssignedShares(nn.Module):
 
     def __init__(self, n_clusters: int) -> None:
         super().__init__()
-        self.register_buffer("logits", torch.zeros(n_clusters))
+        self.register_buffer("logits", torch.zeros(n_clusters, dtype=torch.float32))
 
     def log_responsibilities(self, shares: Tensor) -> Tensor:
         """Return the logarithm of (..., K)."""
@@ -159,12 +164,18 @@ class _Body(nn.Module):
     """What the virtual step moves: encoders and heads."""
 
     def __init__(
-        self, view_sizes: Sequence[int], hidden: Sequence[int], latent_dim: int, feature_dim: int, n_clusters: int
+        self,
+        view_sizes: Sequence[int],
+        hidden: Sequence[int],
+        latent_dim: int,
+        feature_dim: int,
+        n_clusters: int,
+        generator: torch.Generator | None,
     ) -> None:
         super().__init__()
-        self.encoders = nn.ModuleList(Tower([size, *hidden, latent_dim]) for size in view_sizes)
-        self.feature_head = Tower([latent_dim, latent_dim, feature_dim])
-        self.label_head = Tower([latent_dim, latent_dim, n_clusters])
+        self.encoders = nn.ModuleList(Tower([size, *hidden, latent_dim], generator=generator) for size in view_sizes)
+        self.feature_head = Tower([latent_dim, latent_dim, feature_dim], generator=generator)
+        self.label_head = Tower([latent_dim, latent_dim, n_clusters], generator=generator)
 
     def codes(self, views: Sequence[Tensor]) -> list[Tensor]:
         return [encoder(view) for encoder, view in zip(self.encoders, views, strict=True)]

@@ -23,11 +23,20 @@ class Tower(nn.Module):
         Normalise what goes into each ReLU.
     relu_end : bool
         Let the last layer end like the others.
+    generator : torch.Generator, optional
+        Draws the initial weights (default: torch's global generator).
     """
 
-    def __init__(self, widths: Sequence[int], *, norm: bool = False, relu_end: bool = False) -> None:
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        norm: bool = False,
+        relu_end: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(_Dense(before, after) for before, after in pairwise(widths))
+        self.layers = nn.ModuleList(_Dense(before, after, generator) for before, after in pairwise(widths))
         normed = widths[1:] if relu_end else widths[1:-1]
         self.norms = nn.ModuleList(BatchNorm(width) for width in normed) if norm else None
         self._relus = len(normed)
@@ -59,9 +68,12 @@ class BatchNorm(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("variance", torch.ones(width))
+        self.scale, self.shift = (
+            nn.Parameter(torch.ones(width, dtype=torch.float32)),
+            nn.Parameter(torch.zeros(width, dtype=torch.float32)),
+        )
+        self.register_buffer("mean", torch.zeros(width, dtype=torch.float32))
+        self.register_buffer("variance", torch.ones(width, dtype=torch.float32))
 
     def forward(self, rows: Tensor, weights: Tensor | None = None, *, keep: bool = False) -> Tensor:
         """Normalise rows (N, width).
@@ -91,11 +103,12 @@ class _Dense(nn.Module):
 
     dtype = torch.float32
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator | None) -> None:
         super().__init__()
         bound = inputs**-0.5
-        self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        weight, bias = (torch.empty(shape, dtype=torch.float32) for shape in ((inputs, outputs), (outputs,)))
+        self.weight = nn.Parameter(weight.uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(bias.uniform_(-bound, bound, generator=generator))
 
     def forward(self, rows: Tensor) -> Tensor:
         if self.dtype == torch.float32 or not torch.is_grad_enabled():

@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.base import Streams
+from acova.base import Streams, TrainingError
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import ALONE, Processes, fill_noise
 from acova.estimators.consensus import Ensemble, match_runs, overlaps
+from acova.estimators.extremes import refusal, scaled
 from acova.functional import Fused
 from acova.networks import MultiViewVAE
 
@@ -69,7 +70,8 @@ def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, proc
 def infer_chunks(
     ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Iterator[Inferred]:
-    """Yield the results of consecutive samples, averaged over the runs."""
+    """Yield the results of consecutive samples, averaged over the runs; every number is finite."""
+    start = 0
     for batch in _batches(ensemble.network, scaling, views, processes):
         fused = [network.posterior(*batch) for network in ensemble.networks]
         shares = _shares(ensemble.networks, fused)
@@ -79,7 +81,26 @@ def infer_chunks(
         weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
         agreement = (matched.argmax(-1) == labels).float().mean(0)
         results = (labels, mean, weights, fused[ensemble.reference].mean, agreement)
-        yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        part = Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        _check_finite(part, ensemble, scaling, views, start)
+        start += len(part.labels)
+        yield part
+
+
+def _check_finite(part: Inferred, ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, start: int) -> None:
+    """Raise an error that names the reason when a result is no finite number; the part begins at row `start`."""
+    arrays = (part.probabilities, part.weights, part.latent)
+    finite = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
+    if finite.all():
+        return
+    if not all(bool(p.isfinite().all()) for network in ensemble.networks for p in network.parameters()):
+        msg = (
+            "The weights of the network are not finite: training diverged in its last step. Keep standardize=True, "
+            "lower learning_rate, or look for extreme values in the data."
+        )
+        raise TrainingError(msg)
+    row = start + int(np.flatnonzero(~finite)[0])
+    raise refusal(_rows(views, row, row + 1), scaling, 0)
 
 
 @torch.no_grad()
@@ -142,8 +163,8 @@ def mean_objective(
 
 def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:
     """Return scaled views (n, P_v), zero where hidden, and observed (n, V), on a device."""
-    scaled = [torch.from_numpy(array).to(device) for array in scaling.transform(views)]
-    return scaled, torch.from_numpy(views.observed).to(device)
+    arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
+    return arrays, torch.from_numpy(views.observed).to(device)
 
 
 def _rows(views: Views | StoredViews, start: int, stop: int) -> Views:

@@ -1,6 +1,5 @@
 """k-means on tables made of the views: what the methods without a network share."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -9,7 +8,6 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.preprocessing import normalize
 from sklearn.utils import check_random_state
@@ -18,12 +16,15 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from acova.base import DataError, check_number
-from acova.data import Scaling, StoredViews, Summary, Views
+from acova.data import StoredViews, Summary, Views
 from acova.estimators.base import MultiViewClusterer, canonical_order
-from acova.estimators.checks import scaling_kinds
+from acova.estimators.checks import check_flag, check_seed, scaling_kinds
+from acova.estimators.convergence import doubts_about, doubts_about_k_means, warn_of
+from acova.estimators.extremes import learn_scaling, scaled
 from acova.estimators.method_presets import SHALLOW
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
+from acova.estimators.start import k_means
 
 Table = NDArray[np.float64]
 
@@ -40,7 +41,7 @@ class TableClusterer(MultiViewClusterer):
     balance = False
     normalize_rows = False
     presets = SHALLOW
-    _fitted: ClassVar[tuple[str, ...]] = ("seed_",)
+    _fitted: ClassVar[tuple[str, ...]] = ("seed_", "warnings_")
     _centers: list[Table]
 
     def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
@@ -59,7 +60,7 @@ class TableClusterer(MultiViewClusterer):
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = Scaling.fit(views, scaling_kinds(self, ("gaussian",) * views.n_views))
+        self._scaling = learn_scaling(views, scaling_kinds(self, ("gaussian",) * views.n_views))
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -75,6 +76,11 @@ class TableClusterer(MultiViewClusterer):
         self._finish(views, tables, np.argsort(order))
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
         self.provenance_ = provenance("cpu")
+        self.warnings_ = [
+            *doubts_about_k_means(fits.items(), self.n_clusters),
+            *doubts_about(self.labels_, self.n_clusters, self.history_),
+        ]
+        warn_of(type(self).__name__, self.warnings_, stacklevel=2)
         return self
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
@@ -96,6 +102,9 @@ class TableClusterer(MultiViewClusterer):
     def _check(self) -> None:
         for option in ("n_clusters", "n_init"):
             check_number(type(self).__name__, option, getattr(self, option), minimum=1, integer=True)
+        for option in ("balance", "normalize_rows", "verbose"):
+            check_flag(type(self).__name__, option, getattr(self, option))
+        check_seed(type(self).__name__, self.random_state)
 
     def _check_data(self, views: Views) -> None:
         """Refuse data this method cannot cluster."""
@@ -136,16 +145,15 @@ class TableClusterer(MultiViewClusterer):
 
     def _weighed(self, views: Views) -> list[Table]:
         """Return the scaled views; hidden rows mean nothing."""
-        tables = [table.astype(np.float64) for table in self._scaling.transform(views)]
+        tables = [table.astype(np.float64) for table in scaled(views, self._scaling)]
         if self.balance:
             tables = [table / np.sqrt(table.shape[1]) for table in tables]
         return [normalize(table) for table in tables] if self.normalize_rows else tables
 
     def _k_means(self, table: Table) -> KMeans:
         # Sums over threads come in no fixed order; one thread repeats exactly.
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-            return KMeans(self.n_clusters, n_init=self.n_init, random_state=self.seed_).fit(table)
+        with threadpool_limits(1):
+            return k_means(table, self.n_clusters, self.seed_, n_init=self.n_init)
 
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
         with threadpool_limits(1):

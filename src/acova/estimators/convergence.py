@@ -15,7 +15,7 @@ _GUESS = 0.1
 """How far confidences lie above 1/K, as a share of the way to 1, up to which they are a guess."""
 _LEAST_EPOCHS = 8
 """Epochs that a phase needs before its course says anything."""
-_STEEP, _RISEN, _MATTERS = 0.2, 0.25, 0.01
+_STEEP, _RISEN, _MATTERS = 0.2, 0.25, 0.1
 """Change over the last quarter of a phase, as a share of all its change, and the least one as a share of its level."""
 _ROWS = 10_000
 
@@ -114,26 +114,23 @@ def _about_agreement(agreement: NDArray[np.float32]) -> list[str]:
 
 
 def _about_training(history: pd.DataFrame) -> list[str]:
-    found = [_about_phase(str(name), rows["total"].to_numpy()) for name, rows in history.groupby("phase", sort=False)]
-    return [sentence for sentence in found if sentence is not None]
-
-
-def _about_phase(name: str, totals: NDArray[np.float64]) -> str | None:
-    """Compare the mean loss of a phase's last quarter with those before it."""
+    """Compare the mean loss of the last quarter of the last phase with those before it; other phases only prepare."""
+    name = history["phase"].iloc[-1] if len(history) else ""
+    totals = history.loc[history["phase"] == name, "total"].to_numpy()
     if len(totals) < _LEAST_EPOCHS:
-        return None
+        return []
     quarters = [float(part.mean()) for part in np.array_split(totals, 4)]
     change, level = float(np.ptp(totals)), max(abs(quarters[-1]), abs(quarters[0]))
     fall, rise = quarters[2] - quarters[3], quarters[3] - min(quarters)
     epochs = f"the last {len(totals) // 4} of {len(totals)} epochs of phase {name!r}"
-    if fall >= max(_STEEP * change, _MATTERS * level) and fall > 0:
-        return (
-            f"the loss was still falling steeply over {epochs}, from {quarters[2]:.4g} to {quarters[3]:.4g} on average. "
-            "Train longer."
-        )
-    if rise >= max(_RISEN * change, _MATTERS * level) and rise > 0:
-        return (
+    if fall > 0 and fall >= max(_STEEP * change, _MATTERS * level):
+        return [
+            f"the loss was still falling steeply over {epochs}, from {quarters[2]:.4g} to {quarters[3]:.4g}. Train "
+            "longer."
+        ]
+    if rise > 0 and rise >= max(_RISEN * change, _MATTERS * level):
+        return [
             f"the loss rose over {epochs}, to {quarters[3]:.4g} from {min(quarters):.4g} before. Lower learning_rate, "
             "or look for extreme values in the data."
-        )
-    return None
+        ]
+    return []

@@ -18,11 +18,13 @@ from acova.data import Scaling, StoredViews, Views
 from acova.engine import ALONE, Processes, fill_noise
 from acova.estimators.consensus import Ensemble, match_runs, overlaps
 from acova.estimators.extremes import refusal, scaled
-from acova.functional import Fused
-from acova.networks import MultiViewVAE
+from acova.functional import Fused, distant_log_responsibilities
+from acova.networks import MixturePrior, MultiViewVAE
 
 CHUNK = 2048
 """Samples that are computed at once."""
+_FAR = 1e4
+"""Latent coordinates from which densities in 32-bit numbers may round away what tells clusters apart."""
 _MAX_DRAWS, _DRAWN_SAMPLES = 4, 2**15
 
 
@@ -119,8 +121,16 @@ def agreed(
 
 def _shares(networks: Sequence[MultiViewVAE], fused: Sequence[Fused]) -> list[Tensor]:
     """Return every run's cluster probabilities at the posterior mean, (n, K)."""
-    pairs = zip(networks, fused, strict=True)
-    return [network.prior.log_responsibilities(posterior.mean).exp() for network, posterior in pairs]
+    return [_shares_of(network.prior, posterior.mean) for network, posterior in zip(networks, fused, strict=True)]
+
+
+def _shares_of(prior: torch.nn.Module, mean: Tensor) -> Tensor:
+    """Return one run's cluster probabilities; samples far from all clusters are computed in double precision."""
+    shares: Tensor = prior.log_responsibilities(mean).exp()  # type: ignore[operator]
+    far = mean.abs().amax(-1) > _FAR
+    if isinstance(prior, MixturePrior) and mean.device.type != "mps" and bool(far.any()):
+        shares[far] = distant_log_responsibilities(mean[far], *prior()).exp().to(shares.dtype)
+    return shares
 
 
 def _batches(

@@ -144,7 +144,7 @@ def test_rows_that_each_have_a_single_view_are_clustered(name):
     observed = np.eye(2, dtype=bool)[np.arange(len(views)) // 3 % 2]
     if name in LEARN_FROM_COMPLETE:
         with pytest.raises(
-            DataError, match=f"{name}: it learns from samples that have every view.*got 0 of 240.*ACOVA"
+            DataError, match=f"{name}: it learns from samples that have every view.*got 0 of n_samples=240.*ACOVA"
         ):
             make(name).fit(views, observed=observed)
         return

@@ -16,7 +16,7 @@ from acova.base.errors import (
     require,
 )
 from acova.base.files import file_errors, parse_json, read_json, read_toml, write_whole
-from acova.base.seeds import Streams, draw_seed
+from acova.base.seeds import Streams, check_seed, draw_seed
 
 __all__ = [
     "AcovaError",
@@ -31,6 +31,7 @@ __all__ = [
     "TrainingError",
     "check_choice",
     "check_number",
+    "check_seed",
     "draw_seed",
     "file_errors",
     "near_miss",

@@ -27,6 +27,7 @@ def draw_seed(random_state: Any, who: str) -> int:
     int
         From 0 to 2**31 - 2.
     """
+    check_seed(who, random_state)
     if random_state is None:
         return int(np.random.default_rng().integers(_SEEDS))
     if random_state is np.random:
@@ -35,8 +36,17 @@ def draw_seed(random_state: Any, who: str) -> int:
         return int(random_state.integers(_SEEDS))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(_SEEDS))
+    return int(np.random.RandomState(int(random_state)).randint(_SEEDS))
+
+
+def check_seed(who: str, random_state: Any) -> None:
+    """Raise `OptionError` unless `random_state` is something that `draw_seed` takes."""
+    if random_state is None or random_state is np.random:
+        return
+    if isinstance(random_state, np.random.Generator | np.random.RandomState):
+        return
     if isinstance(random_state, Integral) and not isinstance(random_state, bool) and 0 <= int(random_state) < 2**32:
-        return int(np.random.RandomState(int(random_state)).randint(_SEEDS))
+        return
     msg = (
         f"{who}: random_state must be an integer from 0 to 2**32 - 1, a numpy RandomState or Generator, or None; "
         f"got {random_state!r}."

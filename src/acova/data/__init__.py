@@ -3,6 +3,7 @@
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.categories import given_sizes
 from acova.data.formats import Dataset, read_views
+from acova.data.inputs import from_tensor
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.omics import add_results, is_omics, read_omics, write_omics
@@ -27,6 +28,7 @@ __all__ = [
     "count_patterns",
     "dataset_names",
     "features_of",
+    "from_tensor",
     "given_sizes",
     "inspect_data",
     "is_omics",

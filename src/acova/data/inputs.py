@@ -16,6 +16,15 @@ from acova.data.omics import is_omics, omics_frames
 FloatArray = NDArray[np.floating[Any]]
 
 
+def from_tensor(part: Any) -> Any:
+    """Return a torch tensor, on any device and with or without gradients, as an array; anything else as it is."""
+    if not (hasattr(part, "detach") and hasattr(part, "cpu")):
+        return part
+    tensor = part.detach().cpu()
+    # Half precision is widened: numpy has no bfloat16.
+    return (tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy()
+
+
 def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Return name → array or frame; a view given as None is left out."""
     if is_omics(X):
@@ -74,7 +83,7 @@ def _plain(name: str, part: Any) -> NDArray[Any]:
         msg = f"View {name!r} is a sparse matrix; make it dense with .toarray()."
         raise DataError(msg)
     try:
-        return np.asarray(part)
+        return np.asarray(from_tensor(part))
     except ValueError:
         msg = f"View {name!r} has rows of different lengths; give a 2-D array, one row per sample."
         raise DataError(msg) from None
@@ -130,7 +139,7 @@ def as_mask(observed: Any, index: pd.Index, names: list[str]) -> NDArray[np.bool
     """Return a bool array (n_samples, n_views) from an array, or from a frame by its labels."""
     if isinstance(observed, pd.DataFrame):
         observed = _mask_by_label(observed, index, names)
-    mask = np.asarray(observed)
+    mask = np.asarray(from_tensor(observed))
     if mask.shape != (len(index), len(names)):
         msg = (
             f"observed must have one row per sample and one column per view, {(len(index), len(names))}; "

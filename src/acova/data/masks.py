@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ def make_observed(
     check_number("make_observed", "n_samples", n_samples, minimum=1, integer=True)
     check_number("make_observed", "n_views", n_views, minimum=1, integer=True)
     check_choice("make_observed", "pattern", pattern, PATTERNS)
+    if isinstance(random_state, Integral):
+        check_number("make_observed", "random_state", random_state, minimum=0, integer=True)
     rng = np.random.default_rng(random_state)
     if pattern == "per_view":
         return _per_view(n_samples, n_views, missing_rate, rng)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -38,7 +38,6 @@ class AlignedClusterer(CodeClusterer):
         prepared = super()._prepare(X, observed, processes)
         if not self.oracle_leak:
             return prepared
-        assert isinstance(prepared.views, Views)
         hidden = self._hidden(X, prepared)
         warnings.warn(
             f"{type(self).__name__}: oracle_leak=True finds the donors of missing codes with the cells that `observed` "
@@ -50,8 +49,8 @@ class AlignedClusterer(CodeClusterer):
 
     def _hidden(self, X: Any, prepared: Prepared) -> list[Tensor]:
         """Return the scaled views with what is hidden of them, NaN where even X does not have it."""
-        whole = self._views_of(X, None, reset=False).matched_to(self.view_names_, self.view_sizes_, self._columns)
-        assert isinstance(whole, Views)
+        given = cast(Views, self._views_of(X, None, reset=False))  # `_suit` refuses views on disk
+        whole = given.matched_to(self.view_names_, self.view_sizes_, self._columns)
         if not (whole.observed & ~self._mask_of(prepared)).any() and not self._mask_of(prepared).all():
             msg = (
                 f"{type(self).__name__}: oracle_leak=True reads hidden cells, but X does not hold any; give complete "
@@ -69,9 +68,8 @@ class AlignedClusterer(CodeClusterer):
     @staticmethod
     def _mask_of(prepared: Prepared) -> Any:
         """Return which views the samples have, in the order of the input."""
-        assert isinstance(prepared.views, Views)
-        assert prepared.order is not None
-        return prepared.views.observed[np.argsort(prepared.order)]
+        observed = cast(Views, prepared.views).observed
+        return observed if prepared.order is None else observed[np.argsort(prepared.order)]
 
     def _new_network(  # type: ignore[override]
         self,
@@ -124,18 +122,16 @@ class AlignedClusterer(CodeClusterer):
     def _finish(self, prepared: Prepared, runs: Sequence[TrainedRun]) -> Self:
         super()._finish(prepared, runs)
         job = prepared.jobs[0]
-        if job.hidden is not None:
-            self._relabel(job, prepared.order)
+        if job.hidden is not None and job.views is not None and job.observed is not None:
+            self._relabel(job.views, job.observed, job.hidden, prepared.order)
         return self
 
     @torch.no_grad()
-    def _relabel(self, job: Job, order: Any) -> None:
+    def _relabel(self, views: list[Tensor], observed: Tensor, hidden: list[Tensor], order: Any) -> None:
         """Tell the clusters of the training samples with the donors that hidden cells find."""
-        assert job.views is not None
-        assert job.observed is not None
         shares = []
         for network, names in zip(self._ensemble.networks, self._ensemble.orders, strict=True):
-            points = _points(network, job.views, job.observed, job.hidden)
+            points = _points(network, views, observed, hidden)
             shares.append(network.prior.log_responsibilities(points).exp()[:, names])
         each, back = torch.stack(shares), np.argsort(order)
         mean = each.mean(0)

@@ -21,6 +21,7 @@ from acova.data import (
     Summary,
     Views,
     add_results,
+    from_tensor,
     given_sizes,
     is_omics,
     is_stored,
@@ -51,6 +52,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
     provenance_ : dict
         Versions, device and time of the fit.
+    warnings_ : list of str
+        Why the result should not be trusted, as the `ConvergenceWarning` of the fit said; empty when nothing speaks
+        against it.
     """
 
     n_clusters: int
@@ -60,6 +64,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     history_: pd.DataFrame
     summary_: Summary
     provenance_: dict[str, Any]
+    warnings_: list[str]
     _scaling: Scaling
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -93,7 +98,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """Return a table of the result, one row per sample under its index label; see the class."""
         return pd.concat(list(self.iter_assignments(X, observed=observed)))
 
-    def annotate(self, data: Any, *, prefix: str = "acova") -> None:
+    def annotate(self, data: Any, *, prefix: str = "acova", observed: Any = None) -> None:
         """Write what the model says of the samples of a MuData or AnnData into it.
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
@@ -106,11 +111,13 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             Views as in `fit`; changed in place.
         prefix : str
             First part of every name.
+        observed : array of bool, shape (n_samples, V), optional
+            False hides a view of a sample, as in `fit`.
         """
         if not is_omics(data):
             msg = f"{type(self).__name__}.annotate: data must be a MuData or an AnnData; got {type(data).__name__}."
             raise DataError(msg)
-        table = self.assignments(data)
+        table = self.assignments(data, observed=observed)
         about: dict[str, Any] = {
             "method": type(self).__name__,
             "version": __version__,
@@ -120,7 +127,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         }
         if hasattr(self, "correlation_"):
             about["correlation"] = np.asarray(self.correlation_)
-        latent = self.transform(data) if hasattr(self, "transform") else None
+        latent = np.asarray(self.transform(data, observed=observed)) if hasattr(self, "transform") else None
         add_results(data, table, about, latent, prefix)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -152,9 +159,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
-        model = load_model(cls, folder, device)
-        assert isinstance(model, cls)
-        return model
+        return load_model(cls, folder, device)
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what else to save: tensors, and entries of ``config.json``."""
@@ -208,6 +213,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
         known = None if reset else self.categories_
+        X = from_tensor(X)
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
             if isinstance(X, pd.DataFrame):

@@ -1,9 +1,13 @@
 """Checks of settings: each says the estimator, the option, the rule, what it got and the way out."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from acova.base import DataError, OptionError, check_choice, check_number
+import numpy as np
+from sklearn.base import clone
+
+from acova.base import DataError, OptionError, check_choice, check_number, check_seed
 from acova.data import SCALINGS, TO_UNIT, Features, StoredViews, Views, features_of
 from acova.engine.runtime import PRECISIONS
 from acova.estimators.start import CORRELATION_STARTS, STARTS
@@ -11,11 +15,14 @@ from acova.functional import LIKELIHOODS
 
 if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
+    from acova.estimators.base import MultiViewClusterer
 
 COUNT = {"minimum": 1, "integer": True}
 EPOCHS = {"minimum": 0, "integer": True}
 POSITIVE = {"minimum": 0, "strict": True}
 NOT_NEGATIVE = {"minimum": 0}
+_Estimator = TypeVar("_Estimator", bound="MultiViewClusterer")
+_FLAGS = ("consensus", "drop_last", "oracle_leak", "verbose")
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), COUNT),
@@ -42,7 +49,19 @@ def check_options(settings: "ACOVA") -> None:
     for option, rule in {**_NUMBERS, **settings._numbers}.items():
         if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
             check_number(who, option, getattr(settings, option), **rule)
+    for option in _FLAGS:
+        if hasattr(settings, option):
+            check_flag(who, option, getattr(settings, option))
+    check_seed(who, settings.random_state)
     _check_widths(who, settings.hidden)
+    _check_numbers_or_words(who, settings)
+    for option, words in {**_WORDS, **settings._words}.items():
+        if hasattr(settings, option):
+            check_choice(who, option, getattr(settings, option), words)
+    _check_correlations(who, settings)
+
+
+def _check_numbers_or_words(who: str, settings: "ACOVA") -> None:
     if isinstance(settings.neighbor_weight, str):
         check_choice(who, "neighbor_weight", settings.neighbor_weight, ("auto",), "a number from 0 to 1")
     else:
@@ -51,15 +70,34 @@ def check_options(settings: "ACOVA") -> None:
         check_number(who, "balance", settings.balance, minimum=0, maximum=1)
     if settings.reconstruction_scale is not False:
         check_number(who, "reconstruction_scale", settings.reconstruction_scale, minimum=0, strict=True)
-    for option, words in {**_WORDS, **settings._words}.items():
-        if hasattr(settings, option):
-            check_choice(who, option, getattr(settings, option), words)
-    _check_correlations(who, settings)
     matrix = "a number or a matrix"
     if isinstance(getattr(settings, "correlation", None), str):
         check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
     if isinstance(getattr(settings, "correlation_start", None), str):
         check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+
+
+def plain_copy(estimator: _Estimator) -> _Estimator:
+    """Return an unfitted copy whose settings hold Python's own numbers and booleans in the place of numpy's."""
+    copy: _Estimator = clone(estimator)
+    copy.set_params(**{name: _plain(value) for name, value in copy.get_params(deep=False).items()})
+    return copy
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    return value
+
+
+def check_flag(who: str, option: str, value: Any) -> None:
+    """Raise `OptionError` unless `value` is True or False; `verbose` may be a number, as elsewhere in scikit-learn."""
+    if isinstance(value, bool | np.bool_) or (option == "verbose" and isinstance(value, Integral)):
+        return
+    msg = f"{who}: {option} must be True or False; got {value!r}."
+    raise OptionError(msg)
 
 
 def _check_correlations(who: str, settings: "ACOVA") -> None:
@@ -133,8 +171,9 @@ def _likelihood_of(who: str, name: str, likelihood: str, to_unit: bool, features
 
 def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
     """Return how each view is scaled; Bernoulli views stay as they are, unless all are brought to [0, 1]."""
-    words = {True: "zscore", False: "none"}
-    kind = words[settings.standardize] if isinstance(settings.standardize, bool) else settings.standardize
+    kind = settings.standardize
+    if isinstance(kind, bool | np.bool_):
+        kind = "zscore" if kind else "none"
     check_choice(type(settings).__name__, "standardize", kind, SCALINGS, "True or False")
     return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
 

@@ -4,12 +4,12 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
-from sklearn.base import clone
 from torch import Tensor
 
 from acova.base import DataError, OptionError
 from acova.data import StoredViews, Views
 from acova.engine import ALONE, Processes, RunData, Trainer
+from acova.estimators.checks import plain_copy
 from acova.estimators.consensus import Ensemble
 from acova.estimators.placing import in_chunks
 from acova.estimators.recipe import Job
@@ -51,8 +51,7 @@ class CodeClusterer(VariationalClusterer):
     """Whether only samples that have all views are trained on."""
 
     def _resolved(self) -> Self:
-        settings: Self = clone(self)
-        return settings
+        return plain_copy(self)
 
     def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
         if processes.size > 1:
@@ -80,8 +79,8 @@ class CodeClusterer(VariationalClusterer):
         if self._of_complete and complete < 2:
             msg = (
                 f"{who}: it learns from samples that have every view, and needs at least 2; got {complete} of "
-                f"{len(views)}. Leave out views that are rarely observed, or use a method that learns from all "
-                "samples, such as ACOVA, CPSPAN or PMIMC."
+                f"n_samples={len(views)}. Leave out views that are rarely observed, or use a method that learns from "
+                "all samples, such as ACOVA, CPSPAN or PMIMC."
             )
             raise DataError(msg)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from acova.base import OptionError, Streams
 from acova.data import StoredViews, Views
@@ -140,8 +140,7 @@ class DCP(CodeClusterer):
 
     @staticmethod
     def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[Any]) -> None:
-        everything = trainer.data
-        assert isinstance(everything, RunData)
+        everything = cast(RunData, trainer.data)  # `_suit` refuses views on disk
         rows = complete_rows(everything, len(jobs))
         trainer.data = RunData(everything.views, everything.observed, held=everything.held, rows=rows)
         settings: Any = jobs[0].settings

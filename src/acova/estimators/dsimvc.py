@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -146,8 +146,7 @@ class DSIMVC(CodeClusterer):
 
     @staticmethod
     def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[Any]) -> None:
-        everything = trainer.data
-        assert isinstance(everything, RunData)
+        everything = cast(RunData, trainer.data)  # `_suit` refuses views on disk
         settings: Any = jobs[0].settings
         filled = _Filled(everything, networks, settings.n_neighbors)
         trainer.data = filled.complete

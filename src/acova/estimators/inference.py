@@ -14,15 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.base import Streams
+from acova.base import Streams, TrainingError
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import ALONE, Processes, computation, fill_noise, multiplications
 from acova.estimators.consensus import Ensemble, match_runs, overlaps
-from acova.functional import Fused
-from acova.networks import MultiViewVAE
+from acova.estimators.extremes import refusal, scaled
+from acova.functional import Fused, distant_log_responsibilities
+from acova.networks import MixturePrior, MultiViewVAE
 
 CHUNK = 2048
 """Samples that are computed at once."""
+_FAR = 1e4
+"""Latent coordinates from which densities in 32-bit numbers may round away what tells clusters apart."""
 _MAX_DRAWS, _DRAWN_SAMPLES = 4, 2**15
 
 
@@ -69,11 +72,31 @@ def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, proc
 def infer_chunks(
     ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Iterator[Inferred]:
-    """Yield the results of consecutive samples, averaged over the runs."""
+    """Yield the results of consecutive samples, averaged over the runs; every number is finite."""
+    start = 0
     for batch in _batches(ensemble.network, scaling, views, processes):
         with _computation(ensemble.network, views):
             results = _results(ensemble, batch)
-        yield Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        part = Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        _check_finite(part, ensemble, scaling, views, start)
+        start += len(part.labels)
+        yield part
+
+
+def _check_finite(part: Inferred, ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, start: int) -> None:
+    """Raise an error that names the reason when a result is no finite number; the part begins at row `start`."""
+    arrays = (part.probabilities, part.weights, part.latent)
+    finite = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
+    if finite.all():
+        return
+    if not all(bool(p.isfinite().all()) for network in ensemble.networks for p in network.parameters()):
+        msg = (
+            "The weights of the network are not finite: training diverged in its last step. Keep standardize=True, "
+            "lower learning_rate, or look for extreme values in the data."
+        )
+        raise TrainingError(msg)
+    row = start + int(np.flatnonzero(~finite)[0])
+    raise refusal(_rows(views, row, row + 1), scaling, 0)
 
 
 def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Tensor, ...]:
@@ -111,8 +134,16 @@ def agreed(
 
 def _shares(networks: Sequence[MultiViewVAE], fused: Sequence[Fused]) -> list[Tensor]:
     """Return every run's cluster probabilities at the posterior mean, (n, K)."""
-    pairs = zip(networks, fused, strict=True)
-    return [network.prior.log_responsibilities(posterior.mean).exp() for network, posterior in pairs]
+    return [_shares_of(network.prior, posterior.mean) for network, posterior in zip(networks, fused, strict=True)]
+
+
+def _shares_of(prior: torch.nn.Module, mean: Tensor) -> Tensor:
+    """Return one run's cluster probabilities; samples far from all clusters are computed in double precision."""
+    shares: Tensor = prior.log_responsibilities(mean).exp()  # type: ignore[operator]
+    far = mean.abs().amax(-1) > _FAR
+    if isinstance(prior, MixturePrior) and mean.device.type != "mps" and bool(far.any()):
+        shares[far] = distant_log_responsibilities(mean[far], *prior()).exp().to(shares.dtype)
+    return shares
 
 
 def _batches(
@@ -155,8 +186,8 @@ def mean_objective(
 
 def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:
     """Return scaled views (n, P_v), zero where hidden, and observed (n, V), on a device."""
-    scaled = [torch.from_numpy(array).to(device) for array in scaling.transform(views)]
-    return scaled, torch.from_numpy(views.observed).to(device)
+    arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
+    return arrays, torch.from_numpy(views.observed).to(device)
 
 
 def _rows(views: Views | StoredViews, start: int, stop: int) -> Views:

@@ -65,7 +65,7 @@ def fit_many(
     Returns
     -------
     list
-        The estimators, fitted.
+        The estimators, fitted; an empty list for none.
 
     Examples
     --------
@@ -90,6 +90,8 @@ def fit_many(
             f"({len({id(model) for model in estimators})} distinct) and {len(masks)} masks."
         )
         raise OptionError(msg)
+    if not estimators:
+        return []
     if any(model.checkpoint is not None for model in estimators):
         msg = "fit_many: an estimator has checkpoint=…; give checkpoint to fit_many instead, for all fits together."
         raise OptionError(msg)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from sklearn.base import clone
 
 from acova.base import Streams
 from acova.engine import ParameterGroup, Phase, Trainer, generator
+from acova.estimators.checks import plain_copy
 from acova.estimators.method_presets import MVP_PRESETS
 from acova.estimators.placing import in_chunks, place_by_k_means
 from acova.estimators.recipe import Job
@@ -159,8 +159,7 @@ class MVP(VariationalClusterer):
         self.verbose = verbose
 
     def _resolved(self) -> Self:
-        settings: Self = clone(self)
-        return settings
+        return plain_copy(self)
 
     def _new_network(  # type: ignore[override]
         self,

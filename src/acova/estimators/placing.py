@@ -1,6 +1,5 @@
 """Where the clusters and correlations of runs that train together start, found in the runs' own data."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,6 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from acova.engine import RunData, StreamedData, single_threaded
@@ -81,8 +79,7 @@ def k_means_centers(points: Tensor, n_clusters: int, seed: int) -> Tensor:
 def _round_clusters(
     points: NDArray[np.float64], n_clusters: int, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    with single_threaded(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
+    with single_threaded():
         found = k_means(points, n_clusters, seed)
     return found.cluster_centers_, np.full_like(found.cluster_centers_, max(found.inertia_ / points.size, 1e-6))
 
@@ -91,13 +88,13 @@ def _round_clusters(
 class _Points:
     """What a run's clusters are placed by: points for k-means, and posteriors of the same samples.
 
-    Without posteriors, components of unit variance are placed at the centres; without points, the clusters are looked
-    for in the posteriors' means.
+    Without posteriors, components of unit variance are placed at the centres. With `by_likelihood`, the clusters are
+    those of `likely_clusters`.
     """
 
-    points: NDArray[np.float64] | None
-    mean: NDArray[np.float64] | None = None
-    variance: NDArray[np.float64] | None = None
+    points: NDArray[np.float64]
+    posterior: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    by_likelihood: bool = False
 
 
 def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
@@ -110,21 +107,23 @@ def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run
     mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
     variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
     if start == "fused":
-        return _Points(None, mean, variance)
-    assert job.variances is not None
-    scales = np.sqrt(job.variances)
-    weighed = [gather(view).double().cpu().numpy() / scale for view, scale in zip(targets, scales, strict=True)]
-    return _Points(np.hstack(weighed), mean, variance)
+        return _Points(mean, (mean, variance), by_likelihood=True)
+    variances = np.ones(len(targets)) if job.variances is None else job.variances
+    arrays = [gather(view).double().cpu().numpy() for view in targets]
+    weighed = [array / np.sqrt(total) for array, total in zip(arrays, variances, strict=True)]
+    return _Points(np.hstack(weighed), (mean, variance))
 
 
 def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     with single_threaded():  # so that a start repeats exactly
-        found = None if given.points is None else k_means(given.points, n_clusters, seed)
-        if given.mean is None or given.variance is None:
-            assert found is not None
-            return found.cluster_centers_, np.ones_like(found.cluster_centers_)
-        labels = likely_clusters(given.mean, n_clusters, seed) if found is None else found.labels_
-        return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
+        if given.posterior is None:
+            centers = k_means(given.points, n_clusters, seed).cluster_centers_
+            return centers, np.ones_like(centers)
+        if given.by_likelihood:
+            labels = likely_clusters(given.points, n_clusters, seed)
+        else:
+            labels = k_means(given.points, n_clusters, seed).labels_
+        return components_around(*given.posterior, np.eye(n_clusters)[labels])
 
 
 def _codes(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from acova.estimators.base import MultiViewClusterer
     from acova.estimators.variational import VariationalClusterer
 
+_Model = TypeVar("_Model", bound="MultiViewClusterer")
 _FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
+_LATER: dict[str, Any] = {"warnings_": []}
+"""What folders of earlier versions do not hold."""
 _PREFIX = "network."
 
 
@@ -49,7 +52,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     save_run(folder, config, tensors, model.iter_assignments(), model.history_, on_disk, overwrite=overwrite)
 
 
-def load_model(cls: type["MultiViewClusterer"], folder: str | Path, device: str) -> "MultiViewClusterer":
+def load_model(cls: type[_Model], folder: str | Path, device: str) -> _Model:
     """Read a model of the given class, or say what is wrong with the folder."""
     config, tensors, history = load_run(folder)
     if config.get("estimator") != cls.__name__:
@@ -68,16 +71,15 @@ def load_model(cls: type["MultiViewClusterer"], folder: str | Path, device: str)
     return model
 
 
-def _unpacked(
-    cls: type["MultiViewClusterer"], config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
-) -> "MultiViewClusterer":
+def _unpacked(cls: type[_Model], config: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> _Model:
     # JSON knows no tuples and no arrays: widths come back as tuples, matrices as arrays.
     params = {name: _from_json(name, value) for name, value in config["params"].items()}
     model = cls(**params)
     if "device" in params:
         model.set_params(device=device)
+    fitted = {**_LATER, **config["fitted"]}
     for name in (*_FITTED, *cls._fitted):
-        setattr(model, name, _from_json(name, config["fitted"][name]))
+        setattr(model, name, _from_json(name, fitted[name]))
     model.categories_ = config.get("categories", {})
     model.n_features_in_ = sum(model._given_sizes)
     model._columns = tuple(None if names is None else tuple(names) for names in model._columns)
@@ -140,6 +142,6 @@ def _left_open(value: Any) -> bool:
 
 
 def _from_json(name: str, value: Any) -> Any:
-    if not isinstance(value, list) or name == "view_names_":
+    if not isinstance(value, list) or name in ("view_names_", "warnings_"):
         return value
     return np.array(value) if name in ("correlation", "correlation_start", "objectives_") else tuple(value)

@@ -55,7 +55,7 @@ class BSV(TableClusterer):
     """
 
     _per_sample = ("labels_", "labels_by_view_")
-    _fitted = ("seed_", "view_", "explained_")
+    _fitted = ("seed_", "view_", "explained_", "warnings_")
 
     def __init__(
         self,

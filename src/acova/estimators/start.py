@@ -45,9 +45,27 @@ def averaged_codes(
     return np.asarray(total / seen.sum(axis=1))
 
 
-def k_means(points: NDArray[np.float64], n_clusters: int, seed: int) -> KMeans:
-    """Return the best of ten k-means fits; on one thread it is the same for the same seed."""
-    return KMeans(n_clusters, n_init=10, random_state=seed % 2**32).fit(points)
+def k_means(points: NDArray[np.float64], n_clusters: int, seed: int, *, n_init: int = 10) -> KMeans:
+    """Return the best of several k-means fits; on one thread it is the same for the same seed.
+
+    Where fewer than `n_clusters` points differ, every one of them is a centre, some of them twice; only the first of
+    equal centres gets points.
+    """
+    count = _count_distinct(points, n_clusters)
+    found = KMeans(count, n_init=n_init, random_state=seed % 2**32).fit(points)
+    if count < n_clusters:
+        found.cluster_centers_ = found.cluster_centers_[np.arange(n_clusters) % count]
+    return found
+
+
+def _count_distinct(points: NDArray[np.float64], most: int) -> int:
+    """Return the number of distinct rows, or `most` where there are at least as many."""
+    seen: set[bytes] = set()
+    for row in points + 0.0:  # 0.0 and -0.0 are equal
+        seen.add(row.tobytes())
+        if len(seen) >= most:
+            break
+    return len(seen)
 
 
 def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
@@ -65,16 +83,12 @@ def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> ND
     """
     rows = mean if len(mean) <= _ROWS else mean[np.arange(_ROWS) * len(mean) // _ROWS]
     spread = np.maximum(rows.std(axis=0), np.finfo(np.float32).tiny)
-    best: tuple[float, KMeans, NDArray[np.float64]] | None = None
-    for power in _POWERS:
-        scale = spread**power
-        for number in range(_RESTARTS):
-            found = KMeans(n_clusters, n_init=1, random_state=(seed + number) % 2**32).fit(rows / scale)
-            score = mixture_likelihood(rows, found.labels_, n_clusters)
-            if best is None or score > best[0]:
-                best = score, found, scale
-    assert best is not None
-    _, found, scale = best
+    tries = [
+        (k_means(rows / scale, n_clusters, seed + number, n_init=1), scale)
+        for scale in (spread**power for power in _POWERS)
+        for number in range(_RESTARTS)
+    ]
+    found, scale = max(tries, key=lambda each: mixture_likelihood(rows, each[0].labels_, n_clusters))
     labels: NDArray[np.intp] = found.predict(mean / scale)
     return labels
 

@@ -1,6 +1,5 @@
 """k-means on tables made of the views: what the methods without a network share."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -9,21 +8,24 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.preprocessing import normalize
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import DataError, check_number, draw_seed
-from acova.data import Scaling, StoredViews, Summary, Views
+from acova.base import DataError, check_number, check_seed, draw_seed
+from acova.data import StoredViews, Summary, Views
 from acova.engine import computation, single_threaded
 from acova.estimators.base import MultiViewClusterer, canonical_order
-from acova.estimators.checks import scaling_kinds
+from acova.estimators.checks import check_flag, scaling_kinds
+from acova.estimators.convergence import doubts_about, doubts_about_k_means, warn_of
+from acova.estimators.extremes import learn_scaling, scaled
 from acova.estimators.method_presets import SHALLOW
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
+from acova.estimators.start import k_means
 
+_ROWS = 16384
 Table = NDArray[np.float64]
 
 
@@ -39,7 +41,7 @@ class TableClusterer(MultiViewClusterer):
     balance = False
     normalize_rows = False
     presets = SHALLOW
-    _fitted: ClassVar[tuple[str, ...]] = ("seed_",)
+    _fitted: ClassVar[tuple[str, ...]] = ("seed_", "warnings_")
     _centers: list[Table]
 
     @computation()
@@ -59,7 +61,7 @@ class TableClusterer(MultiViewClusterer):
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = Scaling.fit(views, scaling_kinds(self, ("gaussian",) * views.n_views))
+        self._scaling = learn_scaling(views, scaling_kinds(self, ("gaussian",) * views.n_views))
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -75,6 +77,11 @@ class TableClusterer(MultiViewClusterer):
         self._finish(views, tables, np.argsort(order))
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
         self.provenance_ = provenance("cpu")
+        self.warnings_ = [
+            *doubts_about_k_means(fits.items(), self.n_clusters),
+            *doubts_about(self.labels_, self.n_clusters, self.history_),
+        ]
+        warn_of(type(self).__name__, self.warnings_, stacklevel=2)
         return self
 
     @computation()
@@ -97,6 +104,9 @@ class TableClusterer(MultiViewClusterer):
     def _check(self) -> None:
         for option in ("n_clusters", "n_init"):
             check_number(type(self).__name__, option, getattr(self, option), minimum=1, integer=True)
+        for option in ("balance", "normalize_rows", "verbose"):
+            check_flag(type(self).__name__, option, getattr(self, option))
+        check_seed(type(self).__name__, self.random_state)
 
     def _check_data(self, views: Views) -> None:
         """Refuse data this method cannot cluster."""
@@ -137,20 +147,19 @@ class TableClusterer(MultiViewClusterer):
 
     def _weighed(self, views: Views) -> list[Table]:
         """Return the scaled views; hidden rows mean nothing."""
-        tables = [table.astype(np.float64) for table in self._scaling.transform(views)]
+        tables = [table.astype(np.float64) for table in scaled(views, self._scaling)]
         if self.balance:
             tables = [table / np.sqrt(table.shape[1]) for table in tables]
         return [normalize(table) for table in tables] if self.normalize_rows else tables
 
     def _k_means(self, table: Table) -> KMeans:
-        with single_threaded(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-            return KMeans(self.n_clusters, n_init=self.n_init, random_state=self.seed_).fit(table)
+        with single_threaded():
+            return k_means(table, self.n_clusters, self.seed_, n_init=self.n_init)
 
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
         with single_threaded():
             pairs = zip(tables.values(), self._centers, strict=True)
-            return np.column_stack([pairwise_distances_argmin(table, centers) for table, centers in pairs])
+            return np.column_stack([_nearest(table, centers) for table, centers in pairs])
 
     def _in_memory(self, views: Views | StoredViews) -> Views:
         if isinstance(views, StoredViews):
@@ -170,6 +179,15 @@ class TableClusterer(MultiViewClusterer):
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
         self._centers = listed("centers", tensors)
         self._means = listed("mean", tensors)
+
+
+def _nearest(table: Table, centers: Table) -> NDArray[np.int64]:
+    """Return the nearest centre of each row, leaving out the row's own square, in which far rows' differences drown."""
+    half = 0.5 * np.square(centers).sum(axis=1)
+    found = np.empty(len(table), dtype=np.int64)
+    for rows in gen_batches(len(table), _ROWS):
+        found[rows] = (half - table[rows] @ centers.T).argmin(axis=1)
+    return found
 
 
 def listed(kind: str, tensors: Mapping[str, Tensor]) -> list[Table]:

@@ -10,17 +10,20 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import Streams, check_choice, draw_seed
+from acova.base import Streams, TrainingError, check_choice, draw_seed
 from acova.data import Scaling, StoredViews, Summary, Views, scaled_moments
 from acova.engine import ALONE, Processes, Trainer, computation, job_processes, resolve_device, threads_for
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checkpoint import Checkpoint, fingerprint
-from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, scaling_kinds
+from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, plain_copy, scaling_kinds
 from acova.estimators.consensus import Ensemble
+from acova.estimators.convergence import doubts_about, warn_of
+from acova.estimators.extremes import learn_scaling, overflow_allowed
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means, neighbour_products
 from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
@@ -103,8 +106,9 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self._suit(settings, given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
-        self._likelihoods = check_likelihoods(settings, views)
-        self._scaling = Scaling.fit(views, scaling_kinds(settings, self._likelihoods))
+        with overflow_allowed():
+            self._likelihoods = check_likelihoods(settings, views)
+        self._scaling = learn_scaling(views, scaling_kinds(settings, self._likelihoods))
         self.seed_ = processes.agree(self._seed())
         streams = Streams(self.seed_)
         held = self._held(settings, views, processes)
@@ -117,7 +121,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     def _resolved(self) -> Self:
         """Return a copy with every setting that was left to the recipe filled in."""
         check_choice(type(self).__name__, "recipe", self.recipe, RECIPES)
-        settings: Self = clone(self)
+        settings = plain_copy(self)
         settings.set_params(
             **{name: value for name, value in RECIPES[self.recipe].items() if getattr(self, name) is None}
         )
@@ -142,7 +146,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         variances = None
         held: dict[str, Any] = {"device": device}
         if neighbours or weighs:
-            moments = scaled_moments(views, self._scaling)
+            with overflow_allowed():
+                moments = scaled_moments(views, self._scaling)
             variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
             held |= {"variances": variances, "costs": blind_costs(moments, self._likelihoods)}
         if isinstance(views, StoredViews):
@@ -195,6 +200,12 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         streams = Streams(self.seed_).child("score")
         parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
         self.objectives_ = np.array([part["total"] for part in parts])
+        if not np.isfinite(self.objectives_).all():
+            msg = (
+                f"{type(self).__name__}: training diverged: the loss of the training data is not finite. Keep "
+                "standardize=True, lower learning_rate, or look for extreme values in the data."
+            )
+            raise TrainingError(msg)
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if self.consensus and len(runs) > 1:
@@ -213,6 +224,10 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             found = Inferred(*(rows[back] for rows in vars(found).values()))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
+        agreement = self.agreement_ if len(ensemble.networks) > 1 else None
+        self.warnings_ = doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_, agreement)
+        if processes.is_first:
+            warn_of(type(self).__name__, self.warnings_, stacklevel=4)
         return self
 
     def _adopt(self, ensemble: Ensemble) -> None:
@@ -242,9 +257,24 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
         return self._infer(X, observed).probabilities
 
-    def transform(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
-        """Return the fused latent mean of each sample, (n_samples, latent_dim)."""
-        return self._infer(X, observed).latent
+    def fit_transform(self, X: Any, y: Any = None, *, observed: Any = None) -> Any:
+        """Fit, and return the fused latent mean of each sample; see `transform`."""
+        self.fit(X, observed=observed)
+        return self._in_container(self.latent_, self.index_)
+
+    def transform(self, X: Any, *, observed: Any = None) -> Any:
+        """Return the fused latent mean of each sample, array (n_samples, latent_dim).
+
+        After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
+        """
+        views = self._views_to_predict(X, observed)
+        return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
+
+    def _in_container(self, latent: NDArray[np.float32], index: pd.Index) -> Any:
+        """Name the rows for pandas: scikit-learn finds names only in a single DataFrame, not in views."""
+        if _get_output_config("transform", self)["dense"] != "pandas":
+            return latent
+        return pd.DataFrame(latent, index=index)
 
     def view_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
@@ -311,7 +341,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     # --- saving ---------------------------------------------------------------------------------
 
     _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")
-    _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_")
+    _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_")
 
     def _new_network(
         self,

@@ -38,6 +38,7 @@ from acova.functional.cycles import exchange, random_cycles
 from acova.functional.donors import Lenders, cross_view_lenders, same_view_lenders
 from acova.functional.gaussian import kl_diagonal, log_density, reparameterise
 from acova.functional.mixture import (
+    distant_log_responsibilities,
     expected_kl_to_components,
     kl_assignment,
     log_joint,
@@ -67,6 +68,7 @@ __all__ = [
     "correlation_parameter",
     "cross_view_lenders",
     "distance_to_identity",
+    "distant_log_responsibilities",
     "exchange",
     "expected_kl_to_components",
     "fuse",

@@ -64,6 +64,29 @@ def log_responsibilities(
     return torch.log_softmax(joint, dim=-1)
 
 
+def distant_log_responsibilities(latent: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor) -> Tensor:
+    """Return the same as `log_responsibilities`, in float64, for latents however far from all components.
+
+    Far away, densities are huge negative numbers whose differences drown in rounding. Here every component is compared
+    with the first one before anything is squared, so what they share drops out exactly.
+
+    Parameters
+    ----------
+    latent : Tensor of shape (..., D)
+    log_weights : Tensor of shape (K,)
+    means, variances : Tensor of shape (K, D)
+
+    Returns
+    -------
+    Tensor of shape (..., K)
+    """
+    latent, log_weights, means, variances = (part.double() for part in (latent, log_weights, means, variances))
+    precisions, ratios = variances.reciprocal(), means / variances
+    constant = log_weights - 0.5 * (variances.log() + means.square() * precisions).sum(-1)
+    joint = constant + latent @ (ratios - ratios[0]).mT - 0.5 * latent.square() @ (precisions - precisions[0]).mT
+    return torch.log_softmax(joint, dim=-1)
+
+
 def optimal_log_responsibilities(
     mean: Tensor, variance: Tensor, log_weights: Tensor, means: Tensor, variances: Tensor
 ) -> Tensor:

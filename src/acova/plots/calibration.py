@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError, check_number
 from acova.metrics import matched
@@ -70,6 +71,7 @@ class CalibrationDisplay:
         n_bins : int
         ax : matplotlib axes, optional
         """
+        check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "probabilities_"):
             msg = f"CalibrationDisplay: {type(estimator).__name__} tells no probabilities; fit ACOVA or a relative."
             raise OptionError(msg)

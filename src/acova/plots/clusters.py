@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from acova.plots.style import label_rows, new_axes
 
@@ -53,6 +54,7 @@ class ClusterDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: "Axes | None" = None) -> Self:
         """Draw the clusters of the training samples, or of `X`."""
+        check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "probabilities_"):
             labels = estimator.labels_ if X is None else estimator.predict(X)
             return cls(labels, n_clusters=estimator.n_clusters).plot(ax)

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
+from acova.base import DataError
 from acova.plots.style import PALETTE, new_axes, short
 
 if TYPE_CHECKING:
@@ -35,10 +37,14 @@ class ConvergenceDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: "Axes | None" = None) -> Self:
         """Draw the training of a fitted model."""
+        check_is_fitted(estimator, "history_")
         return cls(estimator.history_).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw on `ax`, or on a new figure."""
+        if self.history.empty:
+            msg = "ConvergenceDisplay: the history has no epoch to draw; fit with pretrain_epochs, epochs, … above 0."
+            raise DataError(msg)
         self.ax_ = ax = new_axes(ax, (7.2, 4.2))
         self.figure_ = ax.figure
         history = self.history

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from acova.plots.clusters import ClusterDisplay
 from acova.plots.convergence import ConvergenceDisplay
 from acova.plots.correlation import CorrelationDisplay
@@ -22,16 +24,18 @@ def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
     folder : str or Path
         Made if it is not there.
     """
+    check_is_fitted(estimator, "labels_")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     displays: dict[str, Any] = {
         "correlation": CorrelationDisplay.from_estimator(estimator),
         "latent": LatentDisplay.from_estimator(estimator, X),
-        "convergence": ConvergenceDisplay.from_estimator(estimator),
         "missing": MissingDisplay.from_estimator(estimator),
         "clusters": ClusterDisplay.from_estimator(estimator),
         "weights": ViewWeightDisplay.from_estimator(estimator),
     }
+    if len(estimator.history_):
+        displays["convergence"] = ConvergenceDisplay.from_estimator(estimator)
     paths = []
     for name, display in displays.items():
         path = folder / f"{name}.png"

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
@@ -48,6 +49,7 @@ class ViewWeightDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: "Axes | None" = None) -> Self:
         """Draw the weights of the training samples, or of `X`."""
+        check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "view_weights_"):
             msg = (
                 f"ViewWeightDisplay: {type(estimator).__name__} does not weigh views; fit a method that fuses them, "

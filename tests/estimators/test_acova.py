@@ -395,7 +395,9 @@ def test_bad_data_are_named_with_the_way_out(toy, fitted):
         ACOVA(3, **SMALL).fit(views.take([0, 1]))
     with pytest.raises(DataError, match="view 'text' is observed for no sample"):
         ACOVA(3, **SMALL).fit(make_toy(missing=0.0)[0], observed=np.tile([True, False, True], (240, 1)))
-    with pytest.raises(DataError, match=r"view 'image' has values from .* likelihood needs values in \[0, 1\]"):
+    with pytest.raises(
+        DataError, match=r"view 'image', column \d+ has values from .* likelihood needs values in \[0, 1\]"
+    ):
         ACOVA(3, **SMALL, likelihood="bernoulli").fit(views)
     with pytest.raises(DataError, match=r"View 'sounds' was not there .* Did you mean 'sound'"):
         fitted.predict({"sounds": np.zeros((4, 5))})

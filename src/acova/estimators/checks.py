@@ -10,6 +10,7 @@ from sklearn.base import clone
 from acova.base import DataError, OptionError, check_choice, check_number, check_seed
 from acova.data import SCALINGS, TO_UNIT, Features, StoredViews, Views, features_of
 from acova.engine.runtime import PRECISIONS
+from acova.estimators.extremes import column_text
 from acova.estimators.start import CORRELATION_STARTS, STARTS
 from acova.functional import LIKELIHOODS
 
@@ -149,21 +150,24 @@ def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[st
         return likelihoods
     to_unit = settings.standardize in TO_UNIT
     return tuple(
-        _likelihood_of(who, name, likelihood, to_unit, features)
-        for name, likelihood, features in zip(views.names, likelihoods, features_of(views), strict=True)
+        _likelihood_of(who, views, v, likelihood, to_unit, features)
+        for v, (likelihood, features) in enumerate(zip(likelihoods, features_of(views), strict=True))
     )
 
 
-def _likelihood_of(who: str, name: str, likelihood: str, to_unit: bool, features: Features) -> str:
+def _likelihood_of(
+    who: str, views: Views | StoredViews, v: int, likelihood: str, to_unit: bool, features: Features
+) -> str:
     """Return the likelihood of a view with these features, which are or are not scaled to [0, 1]."""
     least, most = features.low.min(), features.high.max()
     if likelihood == "auto":
         return "bernoulli" if 0 <= least <= most <= 1 and features.share_a_scale() else "gaussian"
     if likelihood == "bernoulli" and not to_unit and (least < 0 or most > 1):
+        column = int(np.maximum(features.high - 1, -features.low).argmax())
         msg = (
-            f"{who}: view {name!r} has values from {least:g} to {most:g}, but the Bernoulli "
-            "likelihood needs values in [0, 1]; use standardize='unit_view' (or 'unit', feature by feature), or "
-            "likelihood='gaussian' for it."
+            f"{who}: {column_text(views, v, column)} has values from {features.low[column]:g} to "
+            f"{features.high[column]:g}, but the Bernoulli likelihood needs values in [0, 1]; use "
+            "standardize='unit_view' (or 'unit', feature by feature), or likelihood='gaussian' for it."
         )
         raise DataError(msg)
     return likelihood

@@ -28,8 +28,8 @@ def learn_scaling(views: Views | StoredViews, kinds: tuple[str, ...]) -> Scaling
         if bad.size:
             column = int(bad[0])
             msg = (
-                f"{_column(views, v, column)}{_largest(views, v, column)}: its mean and spread are beyond floating "
-                "point. Divide the column by a power of ten, or drop what is no measurement."
+                f"V{column_text(views, v, column)[1:]}{_largest(views, v, column)}: its mean and spread are beyond "
+                "floating point. Divide the column by a power of ten, or drop what is no measurement."
             )
             raise DataError(msg)
     return scaling
@@ -46,24 +46,25 @@ def scaled(views: Views, scaling: Scaling) -> list[NDArray[np.float32]]:
     return arrays
 
 
-def refusal(views: Views, scaling: Scaling, row: int) -> DataError:
+def refusal(sample: Views, scaling: Scaling) -> DataError:
     """Return the error for a sample whose result is no finite number; it names the most extreme cell."""
-    arrays = scaling.transform(views.take([row]))
-    v = max(range(len(arrays)), key=lambda view: float(np.abs(arrays[view]).max()))
-    return _refused(views, v, row, int(np.abs(arrays[v][0]).argmax()))
+    rows = [np.abs(array[0]) for array in scaling.transform(sample)]
+    v = max(range(len(rows)), key=lambda view: float(rows[view].max()))
+    return _refused(sample, v, 0, int(rows[v].argmax()))
 
 
 def _refused(views: Views, v: int, row: int, column: int) -> DataError:
     value = views.arrays[v][row, column]
     return DataError(
-        f"{_column(views, v, column)} holds {value:g} in sample {views.index[[row]].tolist()[0]!r}, too far from the "
-        f"data the model was fitted on to be computed in 32-bit numbers. {_WAY_OUT}"
+        f"V{column_text(views, v, column)[1:]} holds {value:g} in sample {views.index[[row]].tolist()[0]!r}, too far "
+        f"from the data the model was fitted on to be computed in 32-bit numbers. {_WAY_OUT}"
     )
 
 
-def _column(views: Views | StoredViews, v: int, column: int) -> str:
+def column_text(views: Views | StoredViews, v: int, column: int) -> str:
+    """Return view and column as the user knows them; a column without a name by its number."""
     names = views.columns[v]
-    return f"View {views.names[v]!r}, column {column if names is None else repr(names[column])}"
+    return f"view {views.names[v]!r}, column {column if names is None else repr(names[column])}"
 
 
 def _largest(views: Views | StoredViews, v: int, column: int) -> str:

@@ -96,7 +96,7 @@ def _check_finite(part: Inferred, ensemble: Ensemble, scaling: Scaling, views: V
         )
         raise TrainingError(msg)
     row = start + int(np.flatnonzero(~finite)[0])
-    raise refusal(_rows(views, row, row + 1), scaling, 0)
+    raise refusal(_rows(views, row, row + 1), scaling)
 
 
 def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Tensor, ...]:

@@ -115,7 +115,7 @@ def rates(results: Results) -> "Figure | None":
             mine = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values("missing_percent")
             if (mine["runs"] > 0).any():
                 look, x = _look(number), mine["missing_percent"] + shift * number - 2.0
-                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=method.name, elinewidth=0.8, **look)
+                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(method.name), elinewidth=0.8, **look)
                 published = tuple(mine["published_mean"])
                 if published not in drawn:
                     hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
@@ -161,10 +161,12 @@ def views(results: Results) -> "Figure | None":
         mine = cells[cells["dataset"].isin(counts)].groupby("dataset", sort=False).first()
         x = [counts[name] for name in mine.index]
         if mine["mean"].notna().any():
-            ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=source, **_look(2 * number))
+            ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(source), **_look(2 * number))
         if mine["published_mean"].notna().any():
             error = mine["published_std"].fillna(0)
-            ax.errorbar(x, mine["published_mean"], error, label=f"{source}, published", **_look(2 * number + 1))
+            ax.errorbar(x, mine["published_mean"], error, label=_label(f"{source}, published"), **_look(2 * number + 1))
+    if not ax.get_legend_handles_labels()[0]:
+        return None
     ax.set(xlabel="number of views V", ylabel="seconds per epoch", ylim=(0, None), title=spec.title)
     ax.set_xticks(sorted({len(data.views) for data in spec.data}))
     ax.legend(frameon=False)
@@ -249,6 +251,11 @@ def numbers_of(results: Results) -> dict[str, float]:
 def _with_rows(results: Results, metric: str) -> list[str]:
     cells = results.cells[(results.cells["metric"] == metric) & (results.cells["runs"] > 0)]
     return [data.name for data in results.spec.data if (cells["dataset"] == data.name).any()]
+
+
+def _label(name: str) -> str:
+    """Return a name for the legend, which leaves out names that start with an underscore."""
+    return f" {name}" if name.startswith("_") else name
 
 
 def _look(number: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acova.base import write_whole
+from acova.base import file_errors, write_whole
 from acova.bench import charts, matrices
 from acova.bench.cells import Results
 
@@ -41,6 +41,8 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
         figure = FIGURES[results.spec.figure](results)
         if figure is None:
             return []
+        with file_errors(f"making the folder {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
         for suffix, more in options.items():
             drawn = BytesIO()
             figure.savefig(drawn, format=suffix, **more)

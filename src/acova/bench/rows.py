@@ -108,9 +108,9 @@ def row_of(line: bytes, place: str) -> dict[str, Any]:
     return row
 
 
-def may_begin_row(text: bytes) -> bool:
-    """Whether a line that was cut off can be the beginning of a row."""
-    return text.startswith(_START) or _START.startswith(text)
+def begins_like_row(line: bytes, *, cut: bool = False) -> bool:
+    """Whether a line, however it goes on, starts like a row; one that was `cut` off may be shorter than that."""
+    return line.startswith(_START) or (cut and _START.startswith(line))
 
 
 def _check(row: dict[str, Any], place: str) -> None:

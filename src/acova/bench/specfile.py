@@ -180,7 +180,7 @@ def _settings(who: str, place: str, table: Mapping[str, Any]) -> dict[str, Any]:
 def _setting(who: str, place: str, value: Any, depth: int) -> Any:
     """Turn lists into tuples and the word "none" into None, which TOML does not have."""
     if depth > _DEEPEST:
-        msg = f"{who}: {place.split('.', 2)[0]} is nested deeper than {_DEEPEST} levels."
+        msg = f"{who}: {place[:60]}… is nested deeper than {_DEEPEST} levels."
         raise OptionError(msg)
     if isinstance(value, Mapping):
         return {key: _setting(who, f"{place}.{one_line(key)}", each, depth + 1) for key, each in value.items()}

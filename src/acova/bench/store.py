@@ -17,7 +17,7 @@ from typing import Any
 
 from acova.base import DataWarning, FileError, file_errors
 from acova.bench.checks import check_regular_file
-from acova.bench.rows import may_begin_row, row_line, row_of
+from acova.bench.rows import begins_like_row, row_line, row_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -77,13 +77,20 @@ class Store:
                 raise self._not_a_store()
             file.seek(self._read_to)
             new = file.read()
-        *lines, rest = new.split(b"\n")  # the last one is still being written, or was cut off
+        *lines, rest = new.split(b"\n")
         for line in lines:
             if line.strip():
                 self._take(line)
             self._lines += 1
             self._read_to += len(line) + 1
-        if not may_begin_row(rest) and not self._is_row(rest):
+        if not rest.strip():
+            return b""
+        with suppress(FileError):  # a row that lacks nothing but the end of its line
+            row_of(rest, "")
+            self._take(rest)
+            self._read_to += len(rest)
+            return b""
+        if not begins_like_row(rest, cut=True):  # otherwise it is still being written, or was cut off
             if not self.rows:
                 raise self._not_a_store()
             msg = f"{self._place()} is neither a row nor the beginning of one. {self._remedy()}"
@@ -94,7 +101,7 @@ class Store:
         try:
             row = row_of(line, self._place())
         except FileError as error:
-            if not self.rows and not may_begin_row(line):
+            if not self.rows and not begins_like_row(line):
                 raise self._not_a_store() from error
             msg = f"{error} {self._remedy()}"
             raise FileError(msg) from error
@@ -111,11 +118,6 @@ class Store:
 
     def _remedy(self) -> str:
         return f"Delete line {self._lines + 1}; its job is then run again."
-
-    def _is_row(self, line: bytes) -> bool:
-        with suppress(FileError):
-            return bool(row_of(line, ""))
-        return False
 
     def _not_a_store(self) -> NotAStoreError:
         reason = "its first line is not a row in JSON"
@@ -150,21 +152,22 @@ class Store:
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
         try:
             size = os.fstat(file).st_size
-            if rest and self._is_row(rest):  # whole but for the end of its line
-                text = b"\n" + text
-            elif rest:
-                size -= len(rest)
-                os.ftruncate(file, size)
             try:
-                left = text
+                os.ftruncate(file, size - len(rest))
+                left = (b"" if self._ends_a_line(file) else b"\n") + text
                 while left:
                     left = left[os.write(file, left) :]
                 os.fsync(file)
             except BaseException:
-                os.ftruncate(file, size)  # a row is there as a whole or not at all
+                os.ftruncate(file, size - len(rest))  # a row is there as a whole or not at all
                 raise
         finally:
             os.close(file)
+
+    def _ends_a_line(self, file: int) -> bool:
+        size = os.fstat(file).st_size
+        os.lseek(file, max(size - 1, 0), os.SEEK_SET)
+        return size == 0 or os.read(file, 1) == b"\n"
 
     def borrow(self, keys: Iterable[str]) -> int:
         """Take the rows of these jobs that other stores of the folder have as ours, unwritten; return how many.

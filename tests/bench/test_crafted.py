@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from acova.base import DataWarning, FileError, OptionError
+from acova.base import DataWarning, FileError, OptionError, ProcessError
 from acova.bench import BenchSpec, Store, run_bench
 from acova.bench.cells import Results
 from acova.bench.commands import spread
@@ -567,6 +567,17 @@ def test_a_killed_benchmark_goes_on_to_the_same_store(how, folder):
     for one in kept:
         assert {key: found[one["key"]][key] for key in one} == one
     assert len(found) == len(kept) == 6
+
+
+@posix
+def test_a_worker_that_is_ended_from_outside_is_said(tmp_path):
+    name = f"dying_{tmp_path.name}"
+    code = "import os\nclass Own:\n    def fit_predict(self, views):\n        os.kill(os.getpid(), 9)\n"
+    (tmp_path / f"{name}.py").write_text(code)
+    content = {"name": "x", "data": ["digits"], "methods": [{"name": "own", "use": f"{name}:Own"}], "missing": [50]}
+    spec = BenchSpec.from_dict({**content, "runs": 2}, folder=str(tmp_path))
+    with pytest.raises(ProcessError, match="Finished fits are in the store. Use fewer --jobs, or --limit"):
+        run_bench(spec, Store(tmp_path / "rows.jsonl"), n_jobs=2)
 
 
 # --- names in tables ----------------------------------------------------------------------------

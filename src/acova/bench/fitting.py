@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -213,12 +214,13 @@ def problem_of(item: DataSpec | MethodSpec, folder: str = "", *, imports: bool =
     folder : str
         Where modules of a spec lie.
     imports : bool, default: True
-        Whether ``module:Class`` is imported, which runs the code of the module. Otherwise nothing is said of it.
+        Whether ``module:Class`` is imported, which runs the code of the module. Otherwise it is only looked for.
     """
     try:
         if isinstance(item, MethodSpec):
-            if imports or ":" not in item.use:
-                _check_keywords(item, method_class(item.use, folder))
+            if ":" in item.use and not imports:
+                return _absence_of(item.use, folder)
+            _check_keywords(item, method_class(item.use, folder))
         elif item.source in dataset_names() and CATALOGUE[item.source].files and find_file(item.source) is None:
             return "" if CATALOGUE[item.source].fetch else "its file is not on this machine and cannot be downloaded"
     except AcovaError as error:
@@ -226,6 +228,19 @@ def problem_of(item: DataSpec | MethodSpec, folder: str = "", *, imports: bool =
     except ImportError as error:  # the cache is looked for by a package that may be absent
         return f"its file is not in the folder that ACOVA_DATA names, and the cache cannot be found ({error})"
     return ""
+
+
+def _absence_of(use: str, folder: str) -> str:
+    """Say that the package of ``module:Class`` is not there, without running its code, or return an empty string."""
+    package = use.partition(":")[0].partition(".")[0]
+    beside = [Path(folder) / name for name in (f"{package}.py", package)] if folder else []
+    try:
+        found = find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if found or any(path.exists() for path in beside):
+        return ""
+    return f"{use!r} cannot be imported (No module named {package!r}); install it."
 
 
 def _check_keywords(method: MethodSpec, cls: Any) -> None:

@@ -576,7 +576,7 @@ def test_a_worker_that_is_ended_from_outside_is_said(tmp_path):
     (tmp_path / f"{name}.py").write_text(code)
     content = {"name": "x", "data": ["digits"], "methods": [{"name": "own", "use": f"{name}:Own"}], "missing": [50]}
     spec = BenchSpec.from_dict({**content, "runs": 2}, folder=str(tmp_path))
-    with pytest.raises(ProcessError, match="Finished fits are in the store. Use fewer --jobs, or --limit"):
+    with pytest.raises(ProcessError, match=r"Finished fits are in the store\. Use fewer --jobs, or --limit"):
         run_bench(spec, Store(tmp_path / "rows.jsonl"), n_jobs=2)
 
 

@@ -7,6 +7,30 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def plain(value: object) -> "Text":
+    """Return a name as text in which brackets and colons have no meaning for rich."""
+    from rich.text import Text
+
+    return Text(str(value))
+
+
+def csv_safe(value: Any) -> Any:
+    """Return a cell of a csv file that no spreadsheet runs as a formula: an apostrophe before it, if it may be one.
+
+    Numbers, also those that are written as text, stay as they are.
+    """
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def terminal(width: int = 120) -> "Console":
@@ -29,17 +53,19 @@ def score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":
     names = {"acc": "ACC", "nmi": "NMI", "ari": "ARI", "purity": "purity"}
     table = Table("method", *names.values(), title="Agreement with the known classes")
     for method, values in scores.items():
-        table.add_row(method, *(f"{values[key]:.3f}" for key in names))
+        table.add_row(plain(method), *(f"{values[key]:.3f}" for key in names))
     return table
 
 
 def correlation_table(model: Any) -> "Table":
     """Return the correlation of the views' errors."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("", *model.view_names_, title="Learned correlation of the views' errors")
+    table = Table(
+        "", *(Column(plain(name)) for name in model.view_names_), title="Learned correlation of the views' errors"
+    )
     for name, row in zip(model.view_names_, model.correlation_, strict=True):
-        table.add_row(name, *(f"{value:+.2f}" for value in row))
+        table.add_row(plain(name), *(f"{value:+.2f}" for value in row))
     return table
 
 
@@ -54,5 +80,5 @@ def size_table(assignments: "Iterable[pd.DataFrame]") -> "Table":
     sure = bool(totals["count"].any())  # k-means alone tells no confidence
     table = Table("cluster", "samples", *(["mean confidence"] if sure else []), title="Clusters")
     for cluster, row in totals.iterrows():
-        table.add_row(str(cluster), f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else []))
+        table.add_row(plain(cluster), f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else []))
     return table

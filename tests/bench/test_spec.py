@@ -2,7 +2,7 @@ import tomllib
 
 import pytest
 
-from acova.base import OptionError
+from acova.base import FileError, OptionError
 from acova.bench import BenchSpec, DataSpec, MethodSpec, paper_names, paper_spec
 from acova.bench.commands import seconds_of, settings_of, spread
 from acova.bench.fitting import keywords_of
@@ -117,9 +117,9 @@ def test_a_part_of_a_benchmark():
         ({"mising": [1]}, r"unknown entry 'mising'.*Did you mean 'missing'"),
         ({"missing": [120]}, "missing must be a number at least 0 and at most 100; got 120"),
         ({"pattern": "uniform_sise"}, "pattern must be 'uniform_size'.*Did you mean 'uniform_size'"),
-        ({"runs": 0}, "runs must be an integer at least 1; got 0"),
+        ({"runs": 0}, "runs must be an integer at least 1 and at most 10000; got 0"),
         ({"data": []}, "data is empty; name at least one"),
-        ({"data": "digits"}, "data must be a list of names or tables; got 'digits'"),
+        ({"data": "digits"}, "data: must be a list; got a text"),
         ({"methods": ["BSV", "BSV"]}, "methods must have different names"),
         ({"methods": [{"name": "BSV", "label": "oracle"}]}, r"'BSV': unknown entry 'label'.*Did you mean 'labels'"),
         ({"methods": [{"name": "X", "scale": "z"}]}, "method 'X': scale must be 'none', 'zscore', 'balanced'; got 'z'"),
@@ -133,10 +133,10 @@ def test_mistakes_are_named(change, text):
 
 
 def test_files_that_are_no_specs(tmp_path):
-    with pytest.raises(OptionError, match=r"There is no file .*acova paper table1 --spec"):
+    with pytest.raises(FileError, match=r"There is no file .*acova paper table1 --spec"):
         BenchSpec.from_toml(tmp_path / "no.toml")
     (tmp_path / "bad.toml").write_text("data = [")
-    with pytest.raises(OptionError, match=r"bad\.toml is no TOML"):
+    with pytest.raises(FileError, match=r"bad\.toml is not the TOML file it should be"):
         BenchSpec.from_toml(tmp_path / "bad.toml")
     with pytest.raises(OptionError, match=r"experiment must be .*Did you mean 'table1'"):
         paper_spec("tabel1")

@@ -14,6 +14,13 @@ from acova.bench.figures import FIGURES, write_figures
 from acova.bench.statistics import compare, holm, interval, nemenyi
 from acova.bench.tables import comparison, differences, grids, score, write_tables
 
+
+def place_of(job):
+    """Return what a row says of the place of its fit."""
+    place = {"key": job.key, "dataset": job.data.name, "missing_percent": job.missing}
+    return {**place, "method": job.method.name, "run": job.run}
+
+
 SCORES = {"BSV": [0.50, 0.40], "Concat": [0.61, 0.55], "KNNImpute": [0.60, 0.57]}
 
 
@@ -34,11 +41,12 @@ def results(tmp_path):
     spec = BenchSpec.from_dict({**held, "published": "known.csv"}, folder=str(tmp_path))
     rows = []
     for job in spec.jobs():
-        identity = {"key": job.key, "run": job.run, "seconds": 2.0, "epochs": 4}
+        identity = {**place_of(job), "seconds": 2.0, "epochs": 4}
         if job.method.name == "broken":
             rows.append({**identity, "failed": "ValueError: too few features"})
         elif job.method.name in SCORES and not (job.method.name == "Concat" and job.missing == 30 and job.run == 2):
-            rows.append({**identity, "acc": SCORES[job.method.name][job.missing == 30] + 0.01 * (job.run - 1)})
+            acc = SCORES[job.method.name][job.missing == 30] + 0.01 * (job.run - 1)
+            rows.append({**identity, "acc": acc, "nmi": 0.5, "ari": 0.5, "purity": 0.5})
     store = Store(tmp_path / "rows.jsonl")
     store.append(rows)
     return Results.of(spec, store)
@@ -183,7 +191,7 @@ def made_up(spec, tmp_path):
         scores = {name: float(rng.uniform(0.4, 0.9)) for name in ("acc", "nmi", "ari", "purity")}
         times = {"seconds": float(rng.uniform(1, 9)), "epochs": 10}
         kept = {name: records[name] for name in job.record}
-        rows.append(json.loads(json.dumps({"key": job.key, **scores, **times, "records": kept})))
+        rows.append(json.loads(json.dumps({**place_of(job), **scores, **times, "records": kept})))
     store = Store(tmp_path / "rows.jsonl")
     store.append(rows)
     return Results.of(spec, store)

@@ -7,9 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from acova.bench.runner import problems
+from acova.base import FileError, file_errors, write_whole
+from acova.bench.checks import check_regular_file, one_line
+from acova.bench.runner import problems as find_problems
 from acova.bench.spec import BenchSpec, MethodSpec
 from acova.bench.store import Store
+from acova.console import csv_safe
 
 COLUMNS = ["dataset", "missing_percent", "method", "metric", "mean", "std", "runs", "published_mean"]
 Place = tuple[str, float, str, int]
@@ -35,8 +38,17 @@ class Results:
     cells: pd.DataFrame
 
     @classmethod
-    def of(cls, spec: BenchSpec, store: Store) -> "Results":
-        """Look up every job of a benchmark."""
+    def of(cls, spec: BenchSpec, store: Store, problems: Mapping[str, str] | None = None) -> "Results":
+        """Look up every job of a benchmark; no module of the spec is imported.
+
+        Parameters
+        ----------
+        spec : BenchSpec
+        store : Store
+        problems : dict, optional
+            Methods and data that could not take part → why, as `run_bench` found (`Outcome.problems`).
+        """
+        absent = {**find_problems(spec, imports=False), **(problems or {})}
         rows: dict[Place, Mapping[str, Any]] = {}
         failed: dict[tuple[str, float, str], str] = {}
         for job in spec.jobs():
@@ -46,7 +58,7 @@ class Results:
                 failed[place[:3]] = row["failed"]
             elif row is not None:
                 rows[place] = row
-        return cls(spec, rows, _cells(spec, rows, failed))
+        return cls(spec, rows, _cells(spec, rows, failed, absent))
 
     def means(self, metric: str) -> pd.DataFrame:
         """Return the means of a metric: one row per data set and rate, one column per method."""
@@ -68,7 +80,8 @@ class Results:
     def to_csv(self, path: Path) -> None:
         """Write the cells that have runs or a published value."""
         mine = self.cells[(self.cells["runs"] > 0) | self.cells["published_mean"].notna()]
-        mine[COLUMNS].rename(columns={"method": self.spec.kind}).round(4).to_csv(path, index=False)
+        table = mine[COLUMNS].rename(columns={"method": csv_safe(self.spec.kind)}).round(4)
+        write_whole(path, table.map(csv_safe).to_csv(index=False, lineterminator="\n").encode())
 
 
 def value_of(row: Mapping[str, Any], metric: str) -> float:
@@ -79,9 +92,12 @@ def value_of(row: Mapping[str, Any], metric: str) -> float:
 
 
 def _cells(
-    spec: BenchSpec, rows: Mapping[Place, Mapping[str, Any]], failed: Mapping[tuple[str, float, str], str]
+    spec: BenchSpec,
+    rows: Mapping[Place, Mapping[str, Any]],
+    failed: Mapping[tuple[str, float, str], str],
+    absent: Mapping[str, str],
 ) -> pd.DataFrame:
-    published, absent = _published(spec), problems(spec)
+    published = published_values(spec)
     cells = []
     for data in spec.data:
         for method in spec.methods:
@@ -100,7 +116,7 @@ def _cells(
                             "runs": len(values),
                             "published_mean": known[0],
                             "published_std": known[1],
-                            "reason": "" if len(values) == spec.runs else _short(why, len(values), spec.runs),
+                            "reason": "" if len(values) == spec.runs else _short(one_line(why), len(values), spec.runs),
                         }
                     )
     return pd.DataFrame(cells)
@@ -110,11 +126,22 @@ def _short(why: str, count: int, wanted: int) -> str:
     return f"{count} of {wanted} runs; {why}" if count else why
 
 
-def _published(spec: BenchSpec) -> dict[tuple[str, str, str, str], tuple[float, float]]:
+def published_values(spec: BenchSpec) -> dict[tuple[str, str, str, str], tuple[float, float]]:
     """Return (data set, method, rate, metric) → mean and deviation; a rate that is not given is an empty text."""
     if not spec.published:
         return {}
-    frame = pd.read_csv(Path(spec.folder) / spec.published, dtype={"missing_percent": str})
+    path = Path(spec.folder) / spec.published
+    check_regular_file(path, "a table of published values")
+    try:
+        with file_errors(f"reading the published values in {path}"):
+            return _values_of(pd.read_csv(path, dtype={"missing_percent": str}))
+    except (ValueError, KeyError) as error:
+        columns = "dataset, method, missing_percent, metric, mean, std"
+        msg = f"{path} is not a table of published values ({error}); it must be a csv file with the columns {columns}."
+        raise FileError(msg) from error
+
+
+def _values_of(frame: pd.DataFrame) -> dict[tuple[str, str, str, str], tuple[float, float]]:
     rates = [_rate(text) for text in frame["missing_percent"]]
     keys = zip(frame["dataset"], frame["method"], rates, frame["metric"], strict=True)
     return dict(zip(keys, zip(frame["mean"].astype(float), frame["std"].astype(float), strict=True), strict=True))

@@ -104,6 +104,8 @@ def rates(results: Results) -> "Figure | None":
     """Draw a metric over the missing rates, a panel per data set, with the published means as hollow marks."""
     metric = results.spec.metrics[0]
     names = _with_rows(results, metric)
+    if not names:
+        return None
     figure, axes = panels(len(names), 4.0, 3.4)
     cells = results.cells[results.cells["metric"] == metric]
     shift = 4.0 / len(results.spec.methods)  # side by side, error bars can be told apart
@@ -113,7 +115,7 @@ def rates(results: Results) -> "Figure | None":
             mine = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values("missing_percent")
             if (mine["runs"] > 0).any():
                 look, x = _look(number), mine["missing_percent"] + shift * number - 2.0
-                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=method.name, elinewidth=0.8, **look)
+                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(method.name), elinewidth=0.8, **look)
                 published = tuple(mine["published_mean"])
                 if published not in drawn:
                     hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
@@ -129,9 +131,11 @@ def sweep(results: Results) -> "Figure | None":
     """Draw every metric over a setting, a panel per data set and metric, a line per rate."""
     spec = results.spec
     metrics = [metric for metric in spec.metrics if metric in ("acc", "nmi")]
-    names = _with_rows(results, metrics[0])
+    names = _with_rows(results, metrics[0]) if metrics else []
+    if not names:
+        return None
     figure, axes = panels(len(names) * len(metrics), 4.0, 3.3)
-    places = {method.name: method.settings[spec.x] for method in spec.methods if spec.x in method.settings}
+    places = numbers_of(results)
     for ax, (name, metric) in zip(axes, [(n, m) for n in names for m in metrics], strict=True):
         cells = results.cells[(results.cells["metric"] == metric) & (results.cells["dataset"] == name)]
         for number, rate in enumerate(spec.missing):
@@ -157,10 +161,12 @@ def views(results: Results) -> "Figure | None":
         mine = cells[cells["dataset"].isin(counts)].groupby("dataset", sort=False).first()
         x = [counts[name] for name in mine.index]
         if mine["mean"].notna().any():
-            ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=source, **_look(2 * number))
+            ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(source), **_look(2 * number))
         if mine["published_mean"].notna().any():
             error = mine["published_std"].fillna(0)
-            ax.errorbar(x, mine["published_mean"], error, label=f"{source}, published", **_look(2 * number + 1))
+            ax.errorbar(x, mine["published_mean"], error, label=_label(f"{source}, published"), **_look(2 * number + 1))
+    if not ax.get_legend_handles_labels()[0]:
+        return None
     ax.set(xlabel="number of views V", ylabel="seconds per epoch", ylim=(0, None), title=spec.title)
     ax.set_xticks(sorted({len(data.views) for data in spec.data}))
     ax.legend(frameon=False)
@@ -170,6 +176,8 @@ def views(results: Results) -> "Figure | None":
 def runtime(results: Results) -> "Figure | None":
     """Draw accuracy over seconds per epoch, a panel per data set."""
     names = _with_rows(results, "seconds_per_epoch")
+    if not names:
+        return None
     figure, axes = panels(len(names), 4.6, 3.6)
     for ax, name in zip(axes, names, strict=True):
         for number, method in enumerate(results.spec.methods):
@@ -188,12 +196,14 @@ def runtime(results: Results) -> "Figure | None":
 
 def convergence(results: Results) -> "Figure | None":
     """Draw the objective of every epoch and the accuracy of fits that end there, a panel per data set."""
-    spec = results.spec
-    ends = {method.name: int(method.settings[spec.x]) for method in spec.methods}
-    names = _with_rows(results, "acc")
+    ends = numbers_of(results)
+    kept = {place: row for place, row in results.rows.items() if place[2] in ends}
+    names = [name for name in _with_rows(results, "acc") if any(place[0] == name for place in kept)]
+    if not names:
+        return None
     figure, axes = panels(len(names), 4.8, 3.4)
     for ax, name in zip(axes, names, strict=True):
-        rows = {place: row for place, row in results.rows.items() if place[0] == name}
+        rows = {place: row for place, row in kept.items() if place[0] == name}
         longest = max((place[2] for place in rows), key=lambda method: ends[method])
         for place, row in rows.items():
             history = (row.get("records", {}).get("history") or {}).get("total")
@@ -208,8 +218,8 @@ def convergence(results: Results) -> "Figure | None":
         ax.set(title=name, xlabel="epoch", ylabel="objective")
         ax.yaxis.label.set_color(PALETTE[0])
         beside.set_ylabel("ACC", color=PALETTE[3])
-    handles: list[Any] = [axes[0].lines[0], beside.containers[0]]
-    labels = ["objective of the longest fits", "ACC of fits that end there"]
+    handles: list[Any] = [*axes[0].lines[:1], beside.containers[0]]
+    labels = ["objective of the longest fits", "ACC of fits that end there"][-len(handles) :]
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
@@ -232,9 +242,20 @@ def panels(count: int, width: float, height: float, per_row: int = 2) -> "tuple[
     return figure, [figure.add_subplot(lines, columns, number + 1) for number in range(count)]
 
 
+def numbers_of(results: Results) -> dict[str, float]:
+    """Return method → the number that it has for the setting of the first axis; other methods are not drawn."""
+    settings = {method.name: method.settings.get(results.spec.x) for method in results.spec.methods}
+    return {name: value for name, value in settings.items() if isinstance(value, int | float)}
+
+
 def _with_rows(results: Results, metric: str) -> list[str]:
     cells = results.cells[(results.cells["metric"] == metric) & (results.cells["runs"] > 0)]
     return [data.name for data in results.spec.data if (cells["dataset"] == data.name).any()]
+
+
+def _label(name: str) -> str:
+    """Return a name for the legend, which leaves out names that start with an underscore."""
+    return f" {name}" if name.startswith("_") else name
 
 
 def _look(number: int) -> dict[str, Any]:

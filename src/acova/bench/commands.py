@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from acova.base import OptionError
+from acova.base import OptionError, check_number, file_errors
+from acova.bench.checks import check_label, one_line
 
 if TYPE_CHECKING:
     from acova.bench.runner import Outcome
@@ -29,15 +30,17 @@ class ListCommand(TyperCommand):
 def spread(arguments: list[str]) -> list[str]:
     """Turn ``--methods A B`` into ``--methods A --methods B``, which the parser knows."""
     made: list[str] = []
-    option = ""
+    option, empty = "", False
     for word in arguments:
         if word.startswith("--"):
+            made += [option] if empty else []
             option = word if word in _LISTS else ""
-            if not option:
-                made.append(word)
+            empty = bool(option)
+            made += [] if option else [word]
         else:
             made += [option, word] if option else [word]
-    return made
+            empty = False
+    return [*made, option] if empty else made  # the parser says that an option has no value
 
 
 Methods = Annotated[list[str] | None, typer.Option(help="Only these methods (or module:Class).")]
@@ -82,7 +85,11 @@ def bench(
     show: Show = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on data as a TOML file says; what is finished is never run twice."""
+    """Compare methods on data as a TOML file says; what is finished is never run twice.
+
+    A benchmark runs the code of the modules that it names as module:Class: run only those that you trust. --show runs
+    no code.
+    """
     given = dict(locals())
     from acova.bench.spec import BenchSpec
 
@@ -129,13 +136,14 @@ def paper(
 def _run(
     spec: "BenchSpec", *, out: Path, store: Path | None, show: bool, quick: bool, quiet: bool, **given: Any
 ) -> None:
-    from acova.bench.cells import Results
+    from acova.bench.cells import Results, published_values
     from acova.bench.figures import write_figures
     from acova.bench.runner import run_bench
     from acova.bench.store import Store
     from acova.bench.tables import show as show_tables
     from acova.bench.tables import write_tables
 
+    running = _checked(given)
     whole = spec.quickly() if quick else spec
     part = whole.limited_to(
         data=given["datasets"] or (),
@@ -144,27 +152,52 @@ def _run(
         runs=given["runs"],
         settings=settings_of(given["settings"] or []),
     )
+    published_values(part)
+    with file_errors(f"making the folder {out}"):
+        out.mkdir(parents=True, exist_ok=True)
     rows = Store(store or out / f"{whole.name}.jsonl")
     rows.borrow(job.key for job in whole.jobs())
+    problems: dict[str, str] = {}
     if not show:
         outcome = run_bench(
             part,
             rows,
             device=given["device"],
-            n_jobs=given["jobs"],
-            backend=given["backend"],
             scheduler=given["scheduler"],
-            budget=seconds_of("--budget", given["budget"]),
-            group_size=given["group_size"],
-            limit=seconds_of("--limit", given["limit"]),
             retry=given["retry"],
             verbose=not quiet,
+            **running,
         )
         _tell(outcome)
-    show_tables(Results.of(part, rows), part.metrics[:1])
-    results = Results.of(_shown(part, whole, changed=bool(given["settings"])), rows)
+        problems = outcome.problems
+    show_tables(Results.of(part, rows, problems), part.metrics[:1])
+    results = Results.of(_shown(part, whole, changed=bool(given["settings"])), rows, problems)
     written = [*write_tables(results, out), *write_figures(results, out)]
     typer.echo("Written: " + ", ".join(str(path) for path in written))
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of `run_bench` that are numbers; raise `OptionError` with the option as it was typed."""
+    from acova.bench.runner import check_running
+    from acova.bench.spec import MOST_RUNS
+
+    who = "acova bench"
+    if given["runs"] is not None:
+        check_number(who, "--runs", given["runs"], minimum=1, maximum=MOST_RUNS, integer=True)
+    for rate in given["missing"] or ():
+        check_number(who, "--missing", rate, minimum=0, maximum=100)
+    for option in ("methods", "datasets"):
+        for name in given[option] or ():
+            check_label(who, f"--{option}", name)
+    running = {
+        "n_jobs": given["jobs"],
+        "backend": given["backend"],
+        "budget": seconds_of("--budget", given["budget"]),
+        "group_size": given["group_size"],
+        "limit": seconds_of("--limit", given["limit"]),
+    }
+    check_running(who, "--", jobs_option="jobs", **running)
+    return running
 
 
 def _shown(part: "BenchSpec", whole: "BenchSpec", *, changed: bool) -> "BenchSpec":
@@ -174,7 +207,7 @@ def _shown(part: "BenchSpec", whole: "BenchSpec", *, changed: bool) -> "BenchSpe
     methods = (*whole.methods, *(one for one in part.methods if one not in whole.methods))
     data = (*whole.data, *(one for one in part.data if one not in whole.data))
     missing = tuple(sorted({*whole.missing, *part.missing}))
-    return replace(whole, data=data, methods=methods, missing=missing)
+    return replace(whole, data=data, methods=methods, missing=missing, runs=max(whole.runs, part.runs))
 
 
 def _tell(outcome: "Outcome") -> None:
@@ -185,7 +218,7 @@ def _tell(outcome: "Outcome") -> None:
     parts += [f"{outcome.left} left for the next call (time is up)"] if outcome.left else []
     typer.echo(", ".join(parts) + ".", err=True)
     for name, why in outcome.problems.items():
-        typer.echo(f"{name} takes no part: {why}", err=True)
+        typer.echo(one_line(f"{name} takes no part: {why}"), err=True)
 
 
 def seconds_of(option: str, text: str | None) -> float | None:

@@ -1,9 +1,11 @@
 """Figures of a benchmark, drawn from its store: PNG and SVG, readable in print and without colour vision."""
 
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acova.base import file_errors, write_whole
 from acova.bench import charts, matrices
 from acova.bench.cells import Results
 
@@ -28,23 +30,23 @@ FIGURES: "dict[str, Callable[[Results], Figure | None]]" = {
 
 def write_figures(results: Results, folder: Path) -> list[Path]:
     """Write ``<name>.png`` and ``.svg``; return their paths, none when there is nothing to draw yet."""
-    from acova.base import check_choice
-
-    spec = results.spec
-    check_choice(f"benchmark {spec.name!r}", "figure", spec.figure, FIGURES)
-    figure = FIGURES[spec.figure](results) if results.rows else None
-    if figure is None:
+    if not results.rows:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
-    # The same rows give the same file: no date, no random names.
     from matplotlib import rc_context
 
+    # The same rows give the same file: no date, no random names. A dollar sign in a name starts no formula.
     options: dict[str, dict[str, Any]] = {"png": {"dpi": 150}, "svg": {"metadata": {"Date": None}}}
     written = []
-    with rc_context({"svg.hashsalt": "acova"}):
+    with rc_context({"svg.hashsalt": "acova", "text.parse_math": False}):
+        figure = FIGURES[results.spec.figure](results)
+        if figure is None:
+            return []
+        with file_errors(f"making the folder {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
         for suffix, more in options.items():
-            path = folder / f"{spec.name}.{suffix}"
-            part = path.with_name(f".{path.name}.part")
-            figure.savefig(part, format=suffix, **more)
-            written.append(part.replace(path))
+            drawn = BytesIO()
+            figure.savefig(drawn, format=suffix, **more)
+            path = folder / f"{results.spec.name}.{suffix}"
+            write_whole(path, drawn.getvalue())
+            written.append(path)
     return written

@@ -7,19 +7,22 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import AcovaError, DataError, OptionError
-from acova.bench.records import guards_of, record_of
+from acova.base import AcovaError, DataError, OptionError, near_miss
+from acova.bench.checks import one_line
+from acova.bench.records import classes_of, guards_of, record_of
 from acova.bench.spec import DataSpec, Job, MethodSpec
 from acova.data import Dataset, Scaling, Views, dataset_names, load_dataset, make_observed, read_views
 from acova.data.catalogue import CATALOGUE, find_file
@@ -35,7 +38,10 @@ _PACKAGES = ("acova", "torch", "numpy", "scikit-learn")
 
 
 def method_class(use: str, folder: str = "") -> Any:
-    """Return the class that a spec means: of the library, of an entry point, or ``module:Class``."""
+    """Return the class that a spec means: of the library, of an entry point, or ``module:Class``.
+
+    The last of these imports the module, which runs its code.
+    """
     if ":" in use:  # before the library's methods: a foreign one need not wait for torch
         return _imported(use, folder)
     from acova.estimators.registry import METHODS
@@ -46,23 +52,60 @@ def method_class(use: str, folder: str = "") -> Any:
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == use:
             return point.load()
-    msg = f"method {use!r} is not in this version of acova, nor an entry point of the group {ENTRY_POINTS!r}."
+    msg = (
+        f"method {use!r} is not in this version of acova, nor an entry point of the group {ENTRY_POINTS!r}; "
+        f"a class of your own is named module:Class.{near_miss(use, METHODS)}"
+    )
     raise OptionError(msg)
 
 
-def _imported(place: str, folder: str) -> Any:
-    module, _, name = place.partition(":")
-    if folder and folder not in sys.path:
-        sys.path.insert(0, folder)  # the module may lie beside the spec
+@contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Let modules beside the spec be imported inside the block."""
+    if not folder:
+        yield
+        return
+    sys.path.insert(0, folder)
     try:
-        return getattr(import_module(module), name)
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(folder)
+
+
+def _imported(place: str, folder: str) -> Any:
+    """Return what ``module:name`` means; this runs the code of the module."""
+    module, _, name = place.partition(":")
+    try:
+        with _importable(folder):
+            found = import_module(module)
     except ImportError as error:
         beside = "" if "." in module else f", or put {module}.py beside the spec"
         msg = f"{place!r} cannot be imported ({error}); install it{beside}."
         raise OptionError(msg) from error
-    except AttributeError as error:
-        msg = f"{place!r} cannot be imported: module {module!r} has no {name!r}."
+    except (Exception, SystemExit) as error:  # the code of a module may fail in any way
+        msg = f"{place!r} cannot be imported: its code fails with {reason_of(error)}."
         raise OptionError(msg) from error
+    beside_spec = Path(folder) / f"{module}.py"
+    if folder and beside_spec.exists() and not _is_file_of(found, beside_spec):
+        msg = f"{place!r} means {beside_spec}, but another module {module!r} is loaded. Give the file another name."
+        raise OptionError(msg)
+    thing = getattr(found, name, None)
+    if not callable(thing):
+        msg = f"{place!r} cannot be imported: module {module!r} has no {name!r} that can be called."
+        raise OptionError(msg)
+    return thing
+
+
+def _is_file_of(module: Any, path: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.realpath(file) == os.path.realpath(path)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return class and first line of an error."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {one_line(text[0])[:200] if text else ''}"
 
 
 def is_ours(job: Job, kind: str = "base.MultiViewClusterer") -> bool:
@@ -127,10 +170,17 @@ def new_model(job: Job, n_classes: int, device: str) -> Any:
 # --- data ---------------------------------------------------------------------------------------
 
 
+class _Options(dict[str, Any]):
+    """Keywords by which data can be looked up again, whatever their values are."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(repr(self))
+
+
 @lru_cache(maxsize=2)
-def _loaded(source: str, views: tuple[str, ...], options: tuple[tuple[str, Any], ...], folder: str) -> Dataset:
-    if ":" in source and not Path(source).exists():
-        made = _imported(source, folder)(**dict(options))
+def _loaded(source: str, views: tuple[str, ...], options: _Options, folder: str) -> Dataset:
+    if ":" in source and not (Path(folder) / source).exists():
+        made = _imported(source, folder)(**options)
         dataset = made if isinstance(made, Dataset) else Dataset(source, Views.of(made[0]), np.asarray(made[1]))
     elif source in dataset_names():
         dataset = load_dataset(source)
@@ -139,9 +189,7 @@ def _loaded(source: str, views: tuple[str, ...], options: tuple[tuple[str, Any],
     else:
         msg = f"{source!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
         raise DataError(msg)
-    if dataset.labels is None:
-        msg = f"{source!r} has no labels; a benchmark compares clusters with known classes, so put labels beside it."
-        raise DataError(msg)
+    classes_of(dataset)
     if views:
         unknown = [name for name in views if name not in dataset.views.names]
         if unknown:
@@ -154,14 +202,25 @@ def _loaded(source: str, views: tuple[str, ...], options: tuple[tuple[str, Any],
 
 def load_data(data: DataSpec, folder: str = "") -> Dataset:
     """Return the data of a spec; the last two that were asked for stay in memory."""
-    return _loaded(data.source, data.views, tuple(sorted(data.options.items())), folder)
+    return _loaded(data.source, data.views, _Options(data.options), folder)
 
 
-def problem_of(item: DataSpec | MethodSpec, folder: str = "") -> str:
-    """Say why a method or data cannot take part, or return an empty string; data are not loaded for that."""
+def problem_of(item: DataSpec | MethodSpec, folder: str = "", *, imports: bool = True) -> str:
+    """Say why a method or data cannot take part, or return an empty string; data are not loaded for that.
+
+    Parameters
+    ----------
+    item : DataSpec or MethodSpec
+    folder : str
+        Where modules of a spec lie.
+    imports : bool, default: True
+        Whether ``module:Class`` is imported, which runs the code of the module. Otherwise it is only looked for.
+    """
     try:
         if isinstance(item, MethodSpec):
-            method_class(item.use, item.name and folder)
+            if ":" in item.use and not imports:
+                return _absence_of(item.use, folder)
+            _check_keywords(item, method_class(item.use, folder))
         elif item.source in dataset_names() and CATALOGUE[item.source].files and find_file(item.source) is None:
             return "" if CATALOGUE[item.source].fetch else "its file is not on this machine and cannot be downloaded"
     except AcovaError as error:
@@ -169,6 +228,33 @@ def problem_of(item: DataSpec | MethodSpec, folder: str = "") -> str:
     except ImportError as error:  # the cache is looked for by a package that may be absent
         return f"its file is not in the folder that ACOVA_DATA names, and the cache cannot be found ({error})"
     return ""
+
+
+def _absence_of(use: str, folder: str) -> str:
+    """Say that the package of ``module:Class`` is not there, without running its code, or return an empty string."""
+    package = use.partition(":")[0].partition(".")[0]
+    beside = [Path(folder) / name for name in (f"{package}.py", package)] if folder else []
+    try:
+        found = find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if found or any(path.exists() for path in beside):
+        return ""
+    return f"{use!r} cannot be imported (No module named {package!r}); install it."
+
+
+def _check_keywords(method: MethodSpec, cls: Any) -> None:
+    """Raise `OptionError` if a constructor does not take the settings of a spec."""
+    try:
+        parameters = inspect.signature(cls).parameters
+    except (TypeError, ValueError):  # classes written in C may not tell
+        return
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    for name in {key for table in (method.settings, *method.on.values()) for key in table}:
+        if name not in parameters:
+            msg = f"{method.use} has no setting {name!r}; it has {', '.join(parameters)}.{near_miss(name, parameters)}"
+            raise OptionError(msg)
 
 
 def mask_of(job: Job, dataset: Dataset) -> NDArray[np.bool_]:
@@ -198,10 +284,17 @@ def run_group(jobs: Sequence[Job], device: str = "auto") -> list[dict[str, Any]]
     A fit that fails gives a row with the reason, and so do data that are not there. When jobs that train together
     fail, halves are tried, so that one bad run does not take the others with it.
     """
+    with _importable(jobs[0].folder):  # modules beside the spec may import each other when they are called
+        return _run_group(jobs, device)
+
+
+def _run_group(jobs: Sequence[Job], device: str) -> list[dict[str, Any]]:
     try:
         dataset = load_data(jobs[0].data, jobs[0].folder)
     except (AcovaError, ImportError, OSError) as error:
         return [{**_identity(job), UNAVAILABLE: str(error)} for job in jobs]
+    except (Exception, SystemExit) as error:  # a function of a spec may fail in any way
+        return [{**_identity(job), UNAVAILABLE: f"its source fails with {reason_of(error)}"} for job in jobs]
     is_ours(jobs[0])  # imports are no part of a fit's time
     start = time.perf_counter()
     try:
@@ -212,13 +305,11 @@ def run_group(jobs: Sequence[Job], device: str = "auto") -> list[dict[str, Any]]
             _row(job, dataset, model, seconds * share / sum(shares), len(jobs))
             for job, model, share in zip(jobs, models, shares, strict=True)
         ]
-    except Exception as error:  # a method may fail in any way; the row says how
+    except (Exception, SystemExit) as error:  # a method may fail in any way; the row says how
         if len(jobs) > 1:
             half = len(jobs) // 2
-            return run_group(jobs[:half], device) + run_group(jobs[half:], device)
-        text = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {text[0][:200] if text else ''}"
-        return [failure(jobs[0], reason, time.perf_counter() - start)]
+            return _run_group(jobs[:half], device) + _run_group(jobs[half:], device)
+        return [failure(jobs[0], reason_of(error), time.perf_counter() - start)]
 
 
 def failure(job: Job, reason: str, seconds: float) -> dict[str, Any]:
@@ -227,8 +318,7 @@ def failure(job: Job, reason: str, seconds: float) -> dict[str, Any]:
 
 
 def _fitted(jobs: Sequence[Job], dataset: Dataset, device: str) -> list[Any]:
-    assert dataset.labels is not None
-    n_classes = len(np.unique(dataset.labels))
+    n_classes = len(np.unique(classes_of(dataset)))
     models = [new_model(job, n_classes, device) for job in jobs]
     masks = [mask_of(job, dataset) for job in jobs]
     if len(jobs) > 1:
@@ -246,12 +336,12 @@ def _fitted(jobs: Sequence[Job], dataset: Dataset, device: str) -> list[Any]:
 
 
 def _row(job: Job, dataset: Dataset, model: Any, seconds: float, together: int) -> dict[str, Any]:
-    labels = model.oracle_labels(dataset.labels) if job.method.labels == "oracle" else model.labels_
-    assert dataset.labels is not None
+    classes = classes_of(dataset)
+    labels = model.oracle_labels(classes) if job.method.labels == "oracle" else model.labels_
     history = getattr(model, "history_", ())
     return {
         **_identity(job),
-        **clustering_scores(dataset.labels, labels),
+        **clustering_scores(classes, labels),
         "seconds": round(seconds, 3),
         "together": together,
         "epochs": len(history),

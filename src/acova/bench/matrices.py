@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acova.bench.cells import Results
-from acova.bench.charts import new_figure, panels
+from acova.bench.charts import new_figure, numbers_of, panels
 from acova.plots.style import MARKERS, PALETTE
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def simulation(results: Results) -> "Figure | None":
 def over_epochs(results: Results) -> "Figure | None":
     """Draw R after some epochs (columns) at every rate (rows), and ‖R − I‖ after every epoch, per data set."""
     spec = results.spec
-    names = [data.name for data in spec.data if any(place[0] == data.name for place in results.rows)]
-    ends = {method.name: method.settings[spec.x] for method in spec.methods}
+    ends = numbers_of(results)
+    names = [data.name for data in spec.data if any(p[0] == data.name and p[2] in ends for p in results.rows)]
+    if not names:
+        return None
     columns, lines = len(ends), len(spec.missing)
     figure = new_figure(1.5 * columns + 3.6, (1.6 * lines + 0.6) * len(names))
     for part, name in zip(figure.subfigures(len(names), 1, squeeze=False)[:, 0], names, strict=True):

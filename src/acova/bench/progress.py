@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from acova.bench.checks import one_line
 from acova.bench.spec import Job
 
 
@@ -53,7 +54,11 @@ class Progress:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
             from rich.progress import Progress as Bar
 
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}  {task.description}"))
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}  {task.description}", markup=False),
+            )
             self._bar = Bar(*columns, console=Console(stderr=True))
             self._task = self._bar.add_task("starting", total=self._total, left="")
             self._bar.start()
@@ -96,7 +101,7 @@ def told(rows: list[dict[str, Any]]) -> str:
     what = f"ACC {sum(scores) / len(scores):.3f}" if scores else str(first.get("failed", first.get("unavailable", "")))
     count = f"run {first['run']}" if len(rows) == 1 else f"{len(rows)} runs"
     took = f", {float(first['seconds']):.1f} s each" if "seconds" in first else ""
-    return f"{first['dataset']} {shown} {who}, {count}: {what}{took}"
+    return one_line(f"{first['dataset']} {shown} {who}, {count}: {what}{took}")
 
 
 def duration(seconds: float) -> str:

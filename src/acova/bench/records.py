@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from acova.base import DataError
 from acova.data import Dataset
 
 _HISTORY = ("total", "correlation_distance")
@@ -67,5 +68,14 @@ def _embedding(model: Any, dataset: Dataset, observed: NDArray[np.bool_], labels
         points = np.hstack(Scaling.fit(views, ("zscore",) * views.n_views).transform(views))
     perplexity = min(30.0, (len(points) - 1) / 3)
     flat = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(points)
-    assert dataset.labels is not None
-    return {"points": np.round(flat, 1).tolist(), "classes": np.unique(dataset.labels, return_inverse=True)[1].tolist()}
+    classes = np.unique(classes_of(dataset), return_inverse=True)[1]
+    return {"points": np.round(flat, 1).tolist(), "classes": classes.tolist()}
+
+
+def classes_of(dataset: Dataset) -> NDArray[Any]:
+    """Return the known classes of a data set; raise `DataError` if it has none."""
+    if dataset.labels is None:
+        reason = "a benchmark compares clusters with known classes, so put labels beside it"
+        msg = f"{dataset.name!r} has no labels; {reason}."
+        raise DataError(msg)
+    return dataset.labels

@@ -3,12 +3,13 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from acova.base import OptionError, check_choice, check_number
+from acova.base import OptionError, ProcessError, check_choice, check_number
 from acova.bench.progress import Pace, Progress
 from acova.bench.spec import BenchSpec, DataSpec, Job, MethodSpec
 from acova.bench.store import Store
@@ -78,9 +79,7 @@ def run_bench(
     -------
     Outcome
     """
-    check_choice("run_bench", "backend", backend, BACKENDS)
-    if group_size is not None:
-        check_number("run_bench", "group_size", group_size, minimum=1, integer=True)
+    check_running("run_bench", "", n_jobs=n_jobs, backend=backend, budget=budget, group_size=group_size, limit=limit)
     jobs = list({job.key: job for job in spec.jobs()}.values())
     todo = [job for job in jobs if not is_done(store, job, retry=retry)]
     outcome = Outcome(found=len(jobs) - len(todo), problems=problems(spec))
@@ -103,6 +102,46 @@ def run_bench(
     return outcome
 
 
+def check_running(
+    who: str,
+    mark: str,
+    *,
+    n_jobs: int,
+    backend: str,
+    budget: float | None,
+    group_size: int | None,
+    limit: float | None,
+    jobs_option: str = "n_jobs",
+) -> None:
+    """Raise `OptionError` unless the options of a run have values that they can have.
+
+    Parameters
+    ----------
+    who : str
+        Who complains.
+    mark : str
+        What options start with: two dashes on a command line.
+    n_jobs, backend, budget, group_size, limit
+        See `run_bench`.
+    jobs_option : str
+        How `n_jobs` is called.
+    """
+    check_choice(who, f"{mark}backend", backend, BACKENDS)
+    if n_jobs != -1 or isinstance(n_jobs, bool):
+        try:
+            check_number(who, f"{mark}{jobs_option}", n_jobs, minimum=1, integer=True)
+        except OptionError as error:
+            msg = f"{error} Or give -1 for all cores."
+            raise OptionError(msg) from None
+    if budget is not None:
+        check_number(who, f"{mark}budget", budget, minimum=0)
+    if group_size is not None:
+        option = "group-size" if mark else "group_size"
+        check_number(who, f"{mark}{option}", group_size, minimum=1, integer=True)
+    if limit is not None:
+        check_number(who, f"{mark}limit", limit, minimum=0, strict=True)
+
+
 def is_done(store: Store, job: Job, *, retry: bool = False) -> bool:
     """Whether the store has a row of a job with all that the job is to record."""
     row = store.rows.get(job.key)
@@ -113,12 +152,15 @@ def is_done(store: Store, job: Job, *, retry: bool = False) -> bool:
     return set(job.record) <= set(row.get("records", ()))
 
 
-def problems(spec: BenchSpec) -> dict[str, str]:
-    """Return why methods or data of a benchmark cannot take part."""
+def problems(spec: BenchSpec, *, imports: bool = True) -> dict[str, str]:
+    """Return why methods or data of a benchmark cannot take part.
+
+    With `imports`, every ``module:Class`` of the spec is imported, which runs the code of the module.
+    """
     from acova.bench.fitting import problem_of
 
     items: list[DataSpec | MethodSpec] = [*spec.data, *spec.methods]
-    found = {item.name: problem_of(item, spec.folder) for item in items}
+    found = {item.name: problem_of(item, spec.folder, imports=imports) for item in items}
     return {name: problem for name, problem in found.items() if problem}
 
 
@@ -239,7 +281,14 @@ class _Workers:
                 yield from _in_waves(Parallel(n_jobs=self.count, **options), tasks, lambda g: work(g, device, *more))
                 return
             parallel = Parallel(n_jobs=self.count, return_as="generator_unordered", **options)
-            yield from parallel(work(group, device, *more) for group in tasks)
+            try:
+                yield from parallel(work(group, device, *more) for group in tasks)
+            except BrokenProcessPool as error:
+                msg = (
+                    "A worker process of the benchmark was ended from outside, perhaps for want of memory. Finished "
+                    "fits are in the store. Use fewer --jobs, or --limit, which gives each fit a process of its own."
+                )
+                raise ProcessError(msg) from error
 
     def _enter(self, stack: ExitStack) -> None:
         from joblib import parallel_config
@@ -251,11 +300,18 @@ class _Workers:
             if self._scheduler is None:
                 msg = "backend 'dask' sends jobs to a cluster that runs already; give its address with --scheduler."
                 raise OptionError(msg)
-            client = stack.enter_context(distributed.Client(self._scheduler, set_as_default=False))
+            client = stack.enter_context(self._client(distributed))
             self.count = max(1, sum(client.ncores().values()))
             stack.enter_context(parallel_config("dask", client=client, n_jobs=self.count))
         else:
             self._enter_ray(stack)
+
+    def _client(self, distributed: Any) -> Any:
+        try:
+            return distributed.Client(self._scheduler, set_as_default=False)
+        except (OSError, ValueError) as error:
+            msg = f"No Dask cluster answers at --scheduler {self._scheduler!r} ({error}); give the address it prints."
+            raise OptionError(msg) from error
 
     def _enter_ray(self, stack: ExitStack) -> None:
         from joblib import parallel_config

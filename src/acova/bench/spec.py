@@ -1,16 +1,15 @@
-"""What a benchmark compares: TOML on one side, frozen dataclasses on the other."""
+"""What a benchmark compares: frozen dataclasses, which `specfile` reads from TOML and writes."""
 
 import hashlib
-import itertools
 import json
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from acova.base import OptionError, check_choice, check_number, near_miss
+from acova.base import OptionError, check_choice, check_number
+from acova.bench.checks import check_file_name, check_label
 
 PAPER = Path(__file__).parent / "paper"
 METRICS = ("acc", "nmi", "ari", "purity")
@@ -18,6 +17,21 @@ TIMES = ("seconds", "seconds_per_epoch")
 SCALES = ("none", "zscore", "balanced")
 LABELS = ("found", "oracle")
 RECORDS = ("correlation", "history", "embedding")
+FIGURES = (
+    "ranks",
+    "differences",
+    "rates",
+    "sweep",
+    "views",
+    "runtime",
+    "convergence",
+    "simulation",
+    "r_epochs",
+    "r_stability",
+    "tsne",
+)
+MOST_FITS = 1_000_000
+MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,8 @@ class DataSpec:
         How tables call it.
     source : str
         A name of the catalogue, a file or folder (relative to the spec), or ``module:function``, which returns a
-        `Dataset` or a pair of views and labels; `name` by default.
+        `Dataset` or a pair of views and labels; `name` by default. A benchmark that runs imports the module and calls
+        the function: run only specs whose modules you trust.
     views : tuple of str
         Only these views, in this order; all by default.
     options : dict
@@ -44,6 +59,9 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source or self.name)
+        check_label("data set", "name", self.name)
+        check_label(f"data set {self.name!r}", "source", self.source)
+        _check_different(f"data set {self.name!r}", "views", self.views, empty=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +74,8 @@ class MethodSpec:
         How tables call it.
     use : str
         A method of the library, the name of an entry point in the group ``acova.methods``, or ``module:Class``;
-        `name` by default.
+        `name` by default. A benchmark that runs imports the module and calls the class: run only specs whose modules
+        you trust.
     settings : dict
         Keywords; they replace those of the method's preset for the data set.
     on : dict
@@ -87,8 +106,33 @@ class MethodSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "use", self.use or self.name)
         object.__setattr__(self, "family", self.family or self.name)
+        check_label("method", "name", self.name)
+        for option in ("use", "family", "published"):
+            check_label(f"method {self.name!r}", option, getattr(self, option), empty=option == "published")
         check_choice(f"method {self.name!r}", "scale", self.scale, SCALES)
         check_choice(f"method {self.name!r}", "labels", self.labels, LABELS)
+
+
+@dataclass(frozen=True)
+class Quick:
+    """The part of a benchmark that ``--quick`` runs.
+
+    Attributes
+    ----------
+    data, methods : tuple of str
+        Names; all by default.
+    missing : tuple of numbers
+        Percent; all rates by default.
+    runs : int, optional
+    settings : dict
+        Keywords for those methods of the library that know them.
+    """
+
+    data: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    missing: tuple[int | float, ...] = ()
+    runs: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,6 +187,7 @@ class BenchSpec:
     Attributes
     ----------
     name, title, about : str
+        Result files are called by the name.
     data, methods : tuples of DataSpec, MethodSpec
     missing : tuple of numbers
         Percent of the samples that lack views.
@@ -157,7 +202,7 @@ class BenchSpec:
     alone : bool
         Fit one after the other, because the time of a fit is the result.
     figure : str
-        How the result is drawn; see `acova.bench.figures.FIGURES`.
+        How the result is drawn, one of `FIGURES`.
     x : str
         The setting that a sweep varies.
     published : str
@@ -166,9 +211,8 @@ class BenchSpec:
         The method to which differences, paired by mask and seed, are shown; none by default.
     kind : str
         What the methods are, the name of their column in the CSV file.
-    quick : dict
-        What ``--quick`` changes: ``data``, ``methods`` (names), ``missing``, ``runs``, ``settings`` (of those methods
-        that know them).
+    quick : Quick
+        What ``--quick`` changes.
     folder : str
         Where relative paths start.
     """
@@ -178,7 +222,7 @@ class BenchSpec:
     methods: tuple[MethodSpec, ...]
     title: str = ""
     about: str = ""
-    missing: tuple[float, ...] = (10, 30, 50, 70)
+    missing: tuple[int | float, ...] = (10, 30, 50, 70)
     pattern: str = "uniform_size"
     runs: int = 5
     metrics: tuple[str, ...] = METRICS
@@ -189,30 +233,47 @@ class BenchSpec:
     published: str = ""
     reference: str = ""
     kind: str = "method"
-    quick: Mapping[str, Any] = field(default_factory=dict)
+    quick: Quick = field(default_factory=Quick)
     folder: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        from acova.data.masks import PATTERNS
-
+        check_file_name("benchmark", "name", self.name)
         who = f"benchmark {self.name!r}"
-        for kind, items in (("data", self.data), ("methods", self.methods)):
-            names = [item.name for item in items]
-            if not names:
-                msg = f"{who}: {kind} is empty; name at least one."
-                raise OptionError(msg)
-            if len(set(names)) < len(names):
-                msg = f"{who}: {kind} must have different names; got {names}. Give some a 'name' of their own."
-                raise OptionError(msg)
+        for option in ("title", "about", "x", "published", "kind"):
+            check_label(who, option, getattr(self, option), empty=option != "kind", lines=option == "about")
+        _check_different(who, "data", [one.name for one in self.data], remedy="Give some a 'name' of their own.")
+        _check_different(who, "methods", [one.name for one in self.methods], remedy="Give some a 'name' of their own.")
         if self.reference:
             check_choice(who, "reference", self.reference, [method.name for method in self.methods])
-        for rate in self.missing:
+        self._check_options(who)
+        self._check_size(who)
+
+    def _check_options(self, who: str) -> None:
+        from acova.data.masks import PATTERNS
+
+        for rate in (*self.missing, *self.quick.missing):
             check_number(who, "missing", rate, minimum=0, maximum=100)
-        check_number(who, "runs", self.runs, minimum=1, integer=True)
+        _check_different(who, "missing", self.missing)
+        check_number(who, "runs", self.runs, minimum=1, maximum=MOST_RUNS, integer=True)
+        if self.quick.runs is not None:
+            check_number(who, "quick.runs", self.quick.runs, minimum=1, maximum=MOST_RUNS, integer=True)
         check_choice(who, "pattern", self.pattern, PATTERNS)
+        check_choice(who, "figure", self.figure, FIGURES)
+        if self.figure in ("sweep", "convergence", "r_epochs") and not self.x:
+            msg = f"{who}: figure {self.figure!r} needs x, the name of the setting that differs between the methods."
+            raise OptionError(msg)
         for option, known in (("metrics", METRICS + TIMES), ("record", RECORDS)):
             for word in getattr(self, option):
                 check_choice(who, option, word, known)
+            _check_different(who, option, getattr(self, option), empty=option == "record")
+
+    def _check_size(self, who: str) -> None:
+        count = len(self.data) * len(self.methods) * len(self.missing) * self.runs
+        if count > MOST_FITS:
+            msg = (
+                f"{who} would be {count:,} fits; at most {MOST_FITS:,} are possible. Split it into several benchmarks."
+            )
+            raise OptionError(msg)
 
     def jobs(self) -> list[Job]:
         """Return every fit, ordered by data set, method, rate and run."""
@@ -234,60 +295,47 @@ class BenchSpec:
         settings: Mapping[str, Any] | None = None,
     ) -> Self:
         """Return part of this benchmark; a method that it does not have is added by its name, data likewise."""
-        chosen = tuple(one for name in methods for one in _chosen(name, self.methods, MethodSpec)) or self.methods
-        wanted = tuple(one for name in data for one in _chosen(name, self.data, DataSpec)) or self.data
+        chosen_methods = _chosen(methods, self.methods, MethodSpec)
         if settings:
-            chosen = tuple(_with(method, settings) for method in chosen)
-        rates, count = tuple(missing) or self.missing, runs or self.runs
-        kept = self.reference if self.reference in [method.name for method in chosen] else ""
-        return replace(self, data=wanted, methods=chosen, missing=rates, runs=count, reference=kept)
+            chosen_methods = tuple(_with(method, settings) for method in chosen_methods)
+        reference = self.reference if self.reference in [method.name for method in chosen_methods] else ""
+        return replace(
+            self,
+            data=_chosen(data, self.data, DataSpec),
+            methods=chosen_methods,
+            missing=tuple(dict.fromkeys(missing)) or self.missing,
+            runs=self.runs if runs is None else runs,
+            reference=reference,
+        )
 
     def quickly(self) -> Self:
         """Return the part that takes minutes on two cores, under a name of its own."""
-        quick = dict(self.quick)
-        settings = quick.pop("settings", {})
-        part = self.limited_to(**quick)
-        methods = tuple(_with(m, {**_known_to(m, settings), **m.settings}) for m in part.methods)
+        quick = self.quick
+        part = self.limited_to(data=quick.data, methods=quick.methods, missing=quick.missing, runs=quick.runs)
+        methods = tuple(_with(m, {**_known_to(m, quick.settings), **m.settings}) for m in part.methods)
         return replace(part, name=f"{self.name}-quick", methods=methods)
 
     # --- TOML -----------------------------------------------------------------------------------
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
+    def from_toml(cls, path: str | Path) -> "BenchSpec":
         """Read a spec from a file."""
-        path = Path(path)
-        try:
-            held = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            msg = f"There is no file {path}; 'acova paper table1 --spec' prints one to start from."
-            raise OptionError(msg) from None
-        except tomllib.TOMLDecodeError as error:
-            msg = f"{path} is no TOML: {error}."
-            raise OptionError(msg) from None
-        return cls.from_dict({"name": path.stem, **held}, folder=str(path.parent.resolve()))
+        from acova.bench.specfile import read_spec
+
+        return read_spec(Path(path))
 
     @classmethod
-    def from_dict(cls, held: Mapping[str, Any], folder: str = "") -> Self:
+    def from_dict(cls, content: Mapping[str, Any], folder: str = "") -> "BenchSpec":
         """Make a spec from the content of a TOML file."""
-        who = f"benchmark {held.get('name', '?')!r}"
-        _check_names(who, held, cls, "folder")
-        for kind in ("data", "methods"):
-            if not isinstance(held.get(kind), list):
-                msg = f"{who}: {kind} must be a list of names or tables; got {held.get(kind)!r}."
-                raise OptionError(msg)
-        content = {name: _from_toml(value) for name, value in held.items()}
-        content["data"] = tuple(_one(who, DataSpec, item) for item in content["data"])
-        content["methods"] = tuple(member for item in content["methods"] for member in _swept(who, _as_table(item)))
-        return cls(**content, folder=folder)
+        from acova.bench.specfile import spec_of
+
+        return spec_of(content, folder)
 
     def to_toml(self) -> str:
         """Return the text from which `from_toml` makes the same spec, sweeps written out."""
-        import tomli_w
+        from acova.bench.specfile import spec_text
 
-        content = {name: value for name, value in asdict(self).items() if name != "folder"}
-        content["data"] = [_spare(item) for item in self.data]
-        content["methods"] = [_spare(item) for item in self.methods]
-        return tomli_w.dumps(_to_toml(content))
+        return spec_text(self)
 
 
 def paper_names() -> list[str]:
@@ -301,32 +349,14 @@ def paper_spec(name: str) -> BenchSpec:
     return BenchSpec.from_toml(PAPER / f"{name}.toml")
 
 
-def _as_table(item: Any) -> dict[str, Any]:
-    return dict(item) if isinstance(item, Mapping) else {"name": item}
-
-
-def _one(who: str, kind: type, item: Any) -> Any:
-    table = _as_table(item)
-    _check_names(f"{who}, {table.get('name', '?')!r}", table, kind)
-    return kind(**table)
-
-
-def _swept(who: str, table: dict[str, Any]) -> Iterator[MethodSpec]:
-    """Yield one method per combination of the values in ``sweep``."""
-    sweep = table.pop("sweep", {})
-    family = table.get("name", "")
-    for values in itertools.product(*sweep.values()):
-        at = dict(zip(sweep, values, strict=True))
-        name = ", ".join([family, *(f"{key}={value}" for key, value in at.items())])
-        settings = {**table.get("settings", {}), **at}
-        yield _one(who, MethodSpec, {"family": family, "use": family, **table, "name": name, "settings": settings})
-
-
-def _chosen(name: str, known: Sequence[Any], kind: type) -> list[Any]:
-    """Return the items of a name, or of a family; else a new one."""
-    same = [one for one in known if str(name).lower() == one.name.lower()]
-    same = same or [one for one in known if str(name).lower() == getattr(one, "family", one.name).lower()]
-    return same or [kind(name)]
+def _chosen(names: Sequence[str], known: Sequence[Any], kind: type) -> tuple[Any, ...]:
+    """Return the items of names, or of families, and new ones for other names; all known ones without any name."""
+    chosen: dict[str, Any] = {}
+    for name in names:
+        same = [one for one in known if str(name).lower() == one.name.lower()]
+        same = same or [one for one in known if str(name).lower() == getattr(one, "family", one.name).lower()]
+        chosen |= {one.name: one for one in same or [kind(name)]}
+    return tuple(chosen.values()) or tuple(known)
 
 
 def _with(method: MethodSpec, settings: Mapping[str, Any]) -> MethodSpec:
@@ -334,38 +364,18 @@ def _with(method: MethodSpec, settings: Mapping[str, Any]) -> MethodSpec:
 
 
 def _known_to(method: MethodSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a method of the library knows; asking one of ``module:Class`` would import it."""
     from acova.bench.fitting import keywords_of
 
-    known = keywords_of(method)
+    known = keywords_of(method) if settings and ":" not in method.use else ()
     return {name: value for name, value in settings.items() if name in known}
 
 
-def _check_names(who: str, held: Mapping[str, Any], kind: type, *not_these: str) -> None:
-    known = [each.name for each in fields(kind) if each.name not in not_these]
-    for name in held:
-        if name not in known:
-            msg = f"{who}: unknown entry {name!r}; known are {', '.join(known)}.{near_miss(name, known)}"
-            raise OptionError(msg)
-
-
-def _spare(item: Any) -> dict[str, Any]:
-    """Return the entries that differ from their defaults."""
-    base = type(item)(item.name)
-    return {"name": item.name} | {key: value for key, value in vars(item).items() if value != getattr(base, key)}
-
-
-def _from_toml(value: Any) -> Any:
-    """Turn lists into tuples and the word "none" into None, which TOML does not have."""
-    if isinstance(value, Mapping):
-        return {key: _from_toml(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return tuple(_from_toml(each) for each in value)
-    return None if value == "none" else value
-
-
-def _to_toml(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _to_toml(each) for key, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [_to_toml(each) for each in value]
-    return "none" if value is None else value
+def _check_different(who: str, option: str, items: Sequence[Any], *, empty: bool = False, remedy: str = "") -> None:
+    if not items and not empty:
+        msg = f"{who}: {option} is empty; name at least one."
+        raise OptionError(msg)
+    if len(set(items)) < len(items):
+        what, remedy = ("names", remedy) if remedy else ("entries", "Leave out what is there twice.")
+        msg = f"{who}: {option} must have different {what}; got {list(items)}. {remedy}"
+        raise OptionError(msg)

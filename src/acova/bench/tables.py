@@ -1,5 +1,6 @@
 """One table in four languages: the terminal's, Markdown, LaTeX and CSV."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from acova.base import file_errors, write_whole
 from acova.bench.cells import Results
 from acova.bench.spec import TIMES
 from acova.bench.statistics import Comparison, compare, interval
-from acova.console import terminal
+from acova.console import plain, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,6 +26,12 @@ NAMES = {
     "seconds_per_epoch": "seconds per epoch",
 }
 EMPTY = "–"
+_TEX_SIGNS = {
+    **{sign: f"\\{sign}" for sign in "%_&{}#$"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"±": r"$\pm$", "–": "--", "ρ": r"$\rho$", "−": "$-$", "α": r"$\alpha$"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "[": "{[}", "]": "{]}"},
+}
 PAIRED = "Differences are paired by mask and seed: mean ± half of the 95 % confidence interval over the runs.\n"
 
 
@@ -52,18 +60,18 @@ class Grid:
         """Return the table in Markdown: best in bold, second best underlined."""
         marks = {0: "{}", 1: "**{}**", 2: "<u>{}</u>"}
         lines = [
-            f"### {self.title}",
+            f"### {_md(self.title)}",
             "",
             "| | " + " | ".join(self.columns) + " |",
             "|---" * (len(self.columns) + 1) + "|",
         ]
         lines += [
-            f"| {name} | "
+            f"| {_md(name)} | "
             + " | ".join(marks[c.place].format(c.text) + _noted(c, "<sup>{}</sup>") for c in cells)
             + " |"
             for name, cells in self.rows
         ]
-        return "\n".join([*lines, *self._notes("", "<sup>{}</sup> ")]) + "\n"
+        return "\n".join([*lines, *self._notes("", "<sup>{}</sup> ", _md)]) + "\n"
 
     def latex(self) -> str:
         """Return the table in LaTeX, for the package booktabs."""
@@ -75,7 +83,7 @@ class Grid:
             shown = [marks[c.place].format(_tex(c.text)) + _noted(c, r"\textsuperscript{{{}}}") for c in cells]
             lines.append(" & ".join([_tex(name), *shown]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [_tex(line, keep="%") for line in self._notes("% ", "({}) ")]
+        lines += self._notes("% ", "({}) ", _tex)
         return "\n".join(lines) + "\n"
 
     def rich(self) -> "Table":
@@ -83,14 +91,16 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("", *self.columns, title=self.title, caption="\n".join(self._notes("", "{}: ")) or None)
+        notes = "\n".join(self._notes("", "{}: "))
+        title, caption = Text(self.title, style="table.title"), Text(notes, style="table.caption") if notes else None
+        table = Table("", *self.columns, title=title, caption=caption)
         styles = {0: "", 1: "bold green", 2: "underline"}
         for name, cells in self.rows:
             table.add_row(Text(name), *(Text(c.text + _noted(c, "({})"), style=styles[c.place]) for c in cells))
         return table
 
-    def _notes(self, start: str, mark: str) -> list[str]:
-        lines = [f"{start}{mark.format(number)}{note}" for number, note in enumerate(self.notes, 1)]
+    def _notes(self, start: str, mark: str, escape: Callable[[str], str] = str) -> list[str]:
+        lines = [f"{start}{mark.format(number)}{escape(note)}" for number, note in enumerate(self.notes, 1)]
         return ["", *_apart(lines)] if lines and not start else lines
 
 
@@ -102,9 +112,15 @@ def _noted(cell: Cell, mark: str) -> str:
     return mark.format(cell.note) if cell.note else ""
 
 
-def _tex(text: str, keep: str = "") -> str:
-    signs = {"%": r"\%", "_": r"\_", "&": r"\&", "±": r"$\pm$", "–": "--", "ρ": r"$\rho$", "−": "$-$", "α": r"$\alpha$"}
-    return "".join(sign if sign in keep else signs.get(sign, sign) for sign in text)
+def _md(text: str) -> str:
+    """Return a name as Markdown shows it."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*\[\]|$~]|\b_|_\b)", r"\\\1", text)
+
+
+def _tex(text: str) -> str:
+    """Return a name as LaTeX shows it."""
+    return "".join(_TEX_SIGNS.get(sign, sign) for sign in text)
 
 
 # --- from results to tables ---------------------------------------------------------------------
@@ -202,24 +218,26 @@ def comparison(results: Results) -> Comparison | None:
 
 def comparison_markdown(results: Results, found: Comparison) -> str:
     """Return ranks and tests in Markdown."""
-    name = NAMES[results.spec.metrics[0]]
+    name, best = NAMES[results.spec.metrics[0]], _md(str(found.ranks.index[0]))
     lines = [
         f"### Comparison over {found.n_cells} cells, {name}",
         "",
         ("" if pd.isna(found.friedman) else f"Friedman: p = {found.friedman:.2g}. ")
         + f"Average ranks that differ by less than {found.critical_difference:.2f} "
-        f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {found.ranks.index[0]} against "
+        f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {best} against "
         "each other method, p corrected by Holm's procedure.",
         "",
-        f"| | average rank | {found.ranks.index[0]} minus it, median | p | p, Holm |",
+        f"| | average rank | {best} minus it, median | p | p, Holm |",
         "|---|---|---|---|---|",
-        f"| {found.ranks.index[0]} | {found.ranks.iloc[0]:.2f} | | | |",
+        f"| {best} | {found.ranks.iloc[0]:.2f} | | | |",
     ]
     for method, rank in found.ranks.iloc[1:].items():
         test: Any = found.wilcoxon.loc[str(method)]
-        lines.append(f"| {method} | {rank:.2f} | {test['difference']:+.3f} | {test['p']:.2g} | {test['p_holm']:.2g} |")
+        lines.append(
+            f"| {_md(str(method))} | {rank:.2f} | {test['difference']:+.3f} | {test['p']:.2g} | {test['p_holm']:.2g} |"
+        )
     if found.left_out:
-        lines += ["", f"Left out, having too few cells: {', '.join(found.left_out)}."]
+        lines += ["", f"Left out, having too few cells: {', '.join(map(_md, found.left_out))}."]
     return "\n".join(lines) + "\n"
 
 
@@ -228,9 +246,7 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     spec = results.spec
     every = [grid for metric in spec.metrics for grid in grids(results, metric)]
     found = comparison(results)
-    head = (
-        f"# {spec.title or spec.name}\n\n{spec.about.strip()}\n\n" if spec.about else f"# {spec.title or spec.name}\n\n"
-    )
+    head = f"# {_md(spec.title or spec.name)}\n\n" + (f"{_md(spec.about.strip())}\n\n" if spec.about else "")
     head += _key(spec.runs)
     paired = differences(results)
     compared = [comparison_markdown(results, found)] if found else []
@@ -239,11 +255,13 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
         "md": head + "\n" + "\n".join([*compared, *(grid.markdown() for grid in every)]),
         "tex": "% needs \\usepackage{booktabs}\n" + "\n".join(grid.latex() for grid in [*paired, *every]),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [_whole(folder / f"{spec.name}.csv", results.to_csv)]
-    for suffix, text in texts.items():
-        written.append(_whole(folder / f"{spec.name}.{suffix}", _writer(text)))
-    return written
+    paths = [folder / f"{spec.name}.{suffix}" for suffix in ("csv", *texts)]
+    with file_errors(f"making the folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    results.to_csv(paths[0])
+    for path, text in zip(paths[1:], texts.values(), strict=True):
+        write_whole(path, text.encode())
+    return paths
 
 
 def _key(runs: int) -> str:
@@ -252,21 +270,6 @@ def _key(runs: int) -> str:
         "points. Mask seed = training seed = run index, the final model, all runs counted. Best in bold, second best "
         "underlined.\n"
     )
-
-
-def _writer(text: str) -> Callable[[Path], None]:
-    return lambda path: _write(path, text)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _whole(path: Path, write: Callable[[Path], None]) -> Path:
-    part = path.with_name(f".{path.name}.part")
-    write(part)
-    part.replace(path)
-    return path
 
 
 def show(results: Results, metrics: Iterable[str]) -> None:
@@ -279,13 +282,13 @@ def show(results: Results, metrics: Iterable[str]) -> None:
         console.print(grid.rich())
     absent = [data.name for data in results.spec.data if not any(place[0] == data.name for place in results.rows)]
     if absent:
-        console.print(f"No results yet: {', '.join(absent)}.", highlight=False)
+        console.print(plain(f"No results yet: {', '.join(absent)}."))
     found = comparison(results)
     if found:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.ranks.items())
-        console.print(
+        text = (
             f"Average ranks over {found.n_cells} cells ({NAMES[results.spec.metrics[0]]}): {ranks}. "
             + ("" if pd.isna(found.friedman) else f"Friedman p = {found.friedman:.2g}; ")
-            + f"critical difference {found.critical_difference:.2f}.",
-            highlight=False,
+            + f"critical difference {found.critical_difference:.2f}."
         )
+        console.print(plain(text))

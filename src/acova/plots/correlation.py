@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
@@ -34,6 +35,7 @@ class CorrelationDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: "Axes | None" = None) -> Self:
         """Draw the learned correlation of a fitted model."""
+        check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "correlation_"):
             msg = (
                 f"CorrelationDisplay: {type(estimator).__name__} has no correlation_; fit a method that fuses views by "
@@ -53,5 +55,5 @@ class CorrelationDisplay:
         name_columns(ax, self.view_names)
         label_rows(ax, self.view_names)
         inks = np.where(np.abs(self.correlation) > 0.6, "white", "black").tolist()
-        write_cells(ax, [[f"{value:.2f}" for value in row] for row in self.correlation], inks)
+        write_cells(ax, [[f"{value:z.2f}" for value in row] for row in self.correlation], inks)
         return self

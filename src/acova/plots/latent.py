@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
 from acova.plots.maps import map_points
@@ -58,6 +59,7 @@ class LatentDisplay:
         random_state : int
         ax : matplotlib axes, optional
         """
+        check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "latent_"):
             msg = f"LatentDisplay: {type(estimator).__name__} has no latent space to map; fit ACOVA or a relative."
             raise OptionError(msg)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from acova.data import StoredViews, Views, count_patterns, is_stored
 from acova.plots.style import PALETTE, label_rows, name_columns, new_axes, short
@@ -52,6 +53,7 @@ class MissingDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, max_patterns: int = 20, ax: "Axes | None" = None) -> Self:
         """Draw the missing patterns of the data a model was fitted on."""
+        check_is_fitted(estimator, "labels_")
         summary = estimator.summary_
         return cls(summary.patterns, summary.counts, estimator.view_names_, max_patterns=max_patterns).plot(ax)
 

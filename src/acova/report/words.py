@@ -32,9 +32,10 @@ def correlation_words(names: Sequence[str], correlation: NDArray[Any], *, learne
     if max(most, -least) < _CLEAR:
         said.append("All pairs are close to 0: each view errs independently of the others.")
     if most >= _CLEAR:
+        together = fixed(most, signed=True)
         said.append(
-            f"The errors of {names[a]} and {names[b]} go together most ({fixed(most, signed=True)}): where one misleads, "
-            "so does the other, and together they tell less than two independent views would."
+            f"The errors of {names[a]} and {names[b]} go together most ({together}): where one misleads, so does the "
+            "other, and together they tell less than two independent views would."
         )
     if least <= -_CLEAR:
         opposed = fixed(least, signed=True)
@@ -103,8 +104,8 @@ def _empty(model: Any) -> Check:
 
 def _not_finite(model: Any) -> list[Check]:
     """Count the samples of which the network says nothing that is a number."""
-    latent, shares = np.asarray(model.latent_), np.asarray(model.probabilities_)
-    count = int((~np.isfinite(latent).all(axis=1) | ~np.isfinite(shares).all(axis=1)).sum())
+    finite = [np.isfinite(getattr(model, name)).all(axis=1) for name in ("latent_", "probabilities_")]
+    count = int((~np.all(finite, axis=0)).sum())
     if not count:
         return []
     text = f"{count:,} samples have latent vectors or probabilities that are not finite; their labels mean nothing."

@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from acova.data import Dataset, Views, load_dataset, make_observed
 from acova.estimators import ACOVA, Concat
 from acova.metrics import clustering_scores
@@ -37,11 +39,10 @@ def run_demo(
     model = ACOVA(n_clusters=10, random_state=seed, verbose=verbose, **SETTINGS).fit(views)  # type: ignore[arg-type]
     seconds = time.perf_counter() - start
     model.save(folder, overwrite=overwrite)
-    assert dataset.labels is not None
-    baseline = Concat(n_clusters=10, random_state=seed)
+    baseline = Concat(n_clusters=10, random_state=seed).fit(views)
     scores = {
-        "mean-filled k-means": clustering_scores(dataset.labels, baseline.fit_predict(views)),
-        "ACOVA": clustering_scores(dataset.labels, model.labels_),
+        name: clustering_scores(np.asarray(dataset.labels), fitted.labels_)
+        for name, fitted in (("mean-filled k-means", baseline), ("ACOVA", model))
     }
     figures = save_figures(model, views, Path(folder) / "figures")
     return DemoResult(dataset, views, model, scores, seconds, figures, model.report(Path(folder) / "report.html"))

@@ -50,7 +50,7 @@ def sample_columns(model: Any, rows: NDArray[np.intp], method: str) -> dict[str,
 
 def _placed(points: NDArray[np.float64]) -> list[list[int]]:
     """Return both coordinates of points (n, 2) as numbers from 0 to 1000; points that are not finite lie at 0."""
-    finite: NDArray[np.bool_] = np.isfinite(points).all(axis=1)
+    finite = np.asarray(np.isfinite(points).all(axis=1))
     points = np.where(finite[:, None], points, points[finite].min(axis=0, initial=np.inf))
     points = points - points.min(axis=0) if finite.any() else np.zeros_like(points)
     return [[int(place) for place in axis] for axis in np.rint(points / max(points.max(), 1e-300) * 1000).T]

@@ -252,15 +252,17 @@ def test_names_like_formulas_are_written_as_they_are_and_a_workbook_holds_no_for
         (f"{'x' * 300}.csv", "File name too long"),
         ("folder.csv", "is a folder"),
         ("pipe.csv", "is a pipe"),
-        ("null.csv", "is a device"),
+        ("device.csv", "is a device"),
     ],
 )
-def test_predict_refuses_a_place_it_cannot_write_before_it_computes(acova, named, tmp_path, monkeypatch, name, message):
+def test_predict_refuses_a_place_it_cannot_write_before_it_computes(
+    acova, named, tmp_path, monkeypatch, device, name, message
+):
     monkeypatch.setattr("acova.estimators.load_method", lambda *_, **__: pytest.fail("loaded before looking"))
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.csv")
-    (tmp_path / "null.csv").symlink_to("/dev/null")
+    (tmp_path / "device.csv").symlink_to(device)
     before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
     code, out, err = acova("predict", named / "run", named / "data", "--out", tmp_path / name, "--force")
     assert (code, out) == (2, "")
@@ -408,7 +410,7 @@ def test_resume_says_what_is_missing(acova, arguments, message):
     assert message in err
 
 
-def test_a_run_is_reported(acova, folder, tmp_path):
+def test_a_run_is_reported(acova, folder, tmp_path, device):
     code, out, _ = acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", "--seed", 7, *SMALL)
     assert f"acova report {tmp_path / 'run'}" in out
     code, out, err = acova("report", tmp_path / "run", "--map", "PCA")
@@ -428,9 +430,9 @@ def test_a_run_is_reported(acova, folder, tmp_path):
     code, _, err = acova("report", tmp_path / "run", "--map", "nonsense")
     assert code == 2
     assert "method must be 't-SNE', 'PCA', 'UMAP'; got 'nonsense'" in err
-    code, _, err = acova("report", tmp_path / "run", "--out", "/dev/null", "--force")
+    code, _, err = acova("report", tmp_path / "run", "--out", device, "--force")
     assert code == 2
-    assert "/dev/null is a device, and only regular files are written or replaced" in err
+    assert f"{device} is a device, and only regular files are written or replaced" in err
     code, _, err = acova("report", tmp_path / "nothing")
     assert code == 2
     assert "is no run folder" in err

@@ -317,13 +317,13 @@ def test_an_unknown_map_leaves_no_file(fitted, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, tmp_path, monkeypatch):
+def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, tmp_path, monkeypatch, device):
     monkeypatch.setattr("acova.report.page.render_report", lambda *_, **__: pytest.fail("computed before looking"))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("mine")
     for place, why in (
         (tmp_path / "pipe", "is a pipe"),
-        (Path("/dev/null"), "is a device"),
+        (device, "is a device"),
         (tmp_path / "file" / "page.html", "Not a directory"),
         (tmp_path / ("x" * 300), "File name too long"),
         (Path("/proc/none/page.html"), "failed"),
@@ -331,7 +331,7 @@ def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, 
         with pytest.raises(FileError, match=why):
             fitted.report(place, overwrite=True)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert stat.S_ISCHR(device.stat().st_mode)
 
 
 def test_the_old_report_stays_when_the_new_one_fails(fitted, tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,15 @@ def make_toy(n_samples=240, n_clusters=3, sizes=(8, 12, 5), missing=0.5, seed=0)
     }
     observed = make_observed(n_samples, len(sizes), missing, random_state=seed)
     return Views.of(arrays, observed), labels
+
+
+@pytest.fixture
+def device() -> Iterator[Path]:
+    """A device that a careless program cannot replace by a file: its file system holds terminals only."""
+    ours, theirs = os.openpty()
+    yield Path(os.ttyname(theirs))
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.fixture(scope="session")

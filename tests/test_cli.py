@@ -1,12 +1,16 @@
 import json
+import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from acova import ACOVA
+from acova import ACOVA, Concat
 from acova.cli import main
 from acova.estimators import load_method
 from acova.metrics import clustering_accuracy
@@ -152,6 +156,16 @@ BAD_CALLS = {
         "'block'",
     ),
     "bad preset": (["fit", "digits", "--preset", "mnist", "--out", "r"], "dataset must be"),
+    "a maybe": (["fit", "digits", "--clusters", "3", "--out", "r", "--consensus", "maybe"], "must be true or false"),
+    "a one": (["fit", "digits", "--clusters", "3", "--out", "r", "--consensus=1"], "must be true or false; got 1"),
+    "no truth value": (
+        ["fit", "digits", "--clusters", "3", "--out", "r", "--consensus", "--alpha", "3"],
+        "'--consensus' needs a value, such as --consensus true",
+    ),
+    "demo's share": (["demo", "--missing", "2", "--out", "r"], "--missing must be a number at least 0 and at most 1"),
+    "demo's seed": (["demo", "--seed", "-1", "--out", "r"], "--seed must be an integer at least 0; got -1"),
+    "demo's place": (["demo", "--out", "/proc/none/r"], "writing /proc/none/r/report.html failed"),
+    "unknown device": (["predict", "nothing", "digits", "--out", "l.csv", "--device", "gpu"], "device must be 'auto'"),
     "no run": (["predict", "nothing", "digits", "--out", "l.csv"], "no run folder"),
 }
 
@@ -175,6 +189,149 @@ def test_predict_keeps_an_existing_file(acova, fitted, tmp_path):
     assert code == 2
     assert "already exists" in err
     assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """A run and a folder of tables whose samples have names that a spreadsheet would take for formulas."""
+    views, _ = make_toy(missing=0.0)
+    names = [
+        ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\tx", "007")[i % 6] + f" {i}" for i in range(len(views))
+    ]
+    folder = tmp_path_factory.mktemp("named")
+    (folder / "data").mkdir()
+    frames = {
+        view: pd.DataFrame(array, index=names).add_prefix("f")
+        for view, array in zip(views.names, views.arrays, strict=True)
+    }
+    for view, frame in frames.items():
+        frame.to_csv(folder / "data" / f"{view}.csv", index_label="id")
+    model = Concat(3, random_state=0).fit(frames)
+    model.save(folder / "run")
+    return folder
+
+
+READERS = {
+    ".csv": lambda path: pd.read_csv(path, index_col="sample"),
+    ".tsv": lambda path: pd.read_csv(path, index_col="sample", sep="\t"),
+    ".parquet": pd.read_parquet,
+    ".feather": lambda path: pd.read_feather(path).set_index("sample"),
+    ".xlsx": lambda path: pd.read_excel(path, index_col="sample"),
+}
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_predict_writes_the_format_of_the_ending(acova, named, tmp_path, ending):
+    out = tmp_path / f"new{ending}"
+    code, _, err = acova("predict", named / "run", named / "data", "--out", out)
+    assert (code, err) == (0, "")
+    found = READERS[ending](out)
+    labels = pd.read_csv(named / "run" / "labels.csv", index_col="sample")
+    assert found.index.name == "sample"
+    pd.testing.assert_frame_equal(found, labels, check_dtype=False)
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]
+
+
+def test_names_like_formulas_are_written_as_they_are_and_a_workbook_holds_no_formula(acova, named, tmp_path):
+    text = (named / "run" / "labels.csv").read_text()
+    assert "\n=cmd|' /C calc'!A0 0," in text
+    acova("predict", named / "run", named / "data", "--out", tmp_path / "new.xlsx")
+    cells = openpyxl.load_workbook(tmp_path / "new.xlsx")["samples"]["A"][1:]
+    assert {cell.data_type for cell in cells} == {"s"}
+    assert cells[0].value == "=cmd|' /C calc'!A0 0"
+    assert (cells[5].value, cells[11].value) == ("007 5", "007 11")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("new.xls", "must end in .csv, .tsv, .parquet, .feather, .xlsx; got '.xls'"),
+        ("new.csv.gz", "got '.gz'"),
+        ("new", "got 'no ending'"),
+        ("file/new.csv", "Not a directory"),
+        (f"{'x' * 300}.csv", "File name too long"),
+        ("folder.csv", "is a folder"),
+        ("pipe.csv", "is a pipe"),
+        ("device.csv", "is a device"),
+    ],
+)
+def test_predict_refuses_a_place_it_cannot_write_before_it_computes(
+    acova, named, tmp_path, monkeypatch, device, name, message
+):
+    monkeypatch.setattr("acova.estimators.load_method", lambda *_, **__: pytest.fail("loaded before looking"))
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "device.csv").symlink_to(device)
+    before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    code, out, err = acova("predict", named / "run", named / "data", "--out", tmp_path / name, "--force")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.xlsx"])
+def test_predict_keeps_the_old_file_until_the_new_one_is_whole(acova, named, tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("mine")
+
+    def broken(self, X):
+        yield pd.DataFrame({"label": [0]}, index=["s"])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Concat, "iter_assignments", broken)
+    code, _, err = acova("predict", named / "run", named / "data", "--out", tmp_path / name, "--force")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "No space left on device" in err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_what_data_were_left_out_is_part_of_the_run(acova, folder, tmp_path):
+    fit = ("fit", folder, "--clusters", 3, "--method", "Concat", "--quiet")
+    assert acova(*fit, "--out", tmp_path / "run", "--drop", "text:f3", "--drop", "f0", "--holes", "hide")[0] == 0
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["fitted"]["provenance_"]
+    assert (kept["drop"], kept["holes"]) == (["text:f3", "f0"], "hide")
+    assert acova("report", tmp_path / "run")[0] == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert '<th scope="row">drop</th><td>text:f3, f0</td>' in page
+    assert '<th scope="row">holes</th><td>hide</td>' in page
+    assert acova(*fit, "--out", tmp_path / "whole")[0] == 0
+    acova("report", tmp_path / "whole")
+    assert '<th scope="row">drop</th>' not in (tmp_path / "whole" / "report.html").read_text(encoding="utf-8")
+
+
+def test_names_of_views_are_no_markup(acova, tmp_path):
+    views, _ = make_toy(missing=0.0)
+    names = ["[/red]", "a[b]", ":smile:\x1b[2J"]
+    np.savez(tmp_path / "toy.npz", **dict(zip(names, views.arrays, strict=True)))
+    code, out, err = acova("fit", tmp_path / "toy.npz", "--clusters", 3, "--out", tmp_path / "run", *SMALL)
+    assert (code, err) == (0, "")
+    table = out[out.index("Learned correlation") :]
+    for name in ("[/red]", "a[b]", r":smile:\x1b[2J"):
+        assert table.count(name) == 2
+    assert "\x1b" not in out
+    code, out, err = acova("inspect", tmp_path / "toy.npz")
+    assert (code, err) == (0, "")
+    assert "[/red]" in out
+    assert "a[b]" in out
+
+
+def test_a_warning_is_one_line_and_said_once(acova, folder, tmp_path, monkeypatch):
+    fit = Concat.fit
+
+    def warned(self, *arguments, **keywords):
+        for _ in range(3):
+            warnings.warn("The clusters of [b] did not settle.\x07", ConvergenceWarning, stacklevel=2)
+        return fit(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Concat, "fit", warned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, out, err = acova(
+            "fit", folder, "--method", "Concat", "--clusters", 3, "--out", tmp_path / "run", "--quiet"
+        )
+    assert code == 0
+    assert err == "warning: The clusters of [b] did not settle.\\x07\n"
+    assert "did not settle" not in out
 
 
 def test_datasets_and_options_are_listed(acova):
@@ -253,7 +410,7 @@ def test_resume_says_what_is_missing(acova, arguments, message):
     assert message in err
 
 
-def test_a_run_is_reported(acova, folder, tmp_path):
+def test_a_run_is_reported(acova, folder, tmp_path, device):
     code, out, _ = acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", "--seed", 7, *SMALL)
     assert f"acova report {tmp_path / 'run'}" in out
     code, out, err = acova("report", tmp_path / "run", "--map", "PCA")
@@ -270,6 +427,12 @@ def test_a_run_is_reported(acova, folder, tmp_path):
     assert "is no report of acova" in err
     assert acova("report", tmp_path / "run", "--out", tmp_path / "mine.html", "--map", "PCA", "--force")[0] == 0
     assert "3 clusters" in (tmp_path / "mine.html").read_text(encoding="utf-8")
+    code, _, err = acova("report", tmp_path / "run", "--map", "nonsense")
+    assert code == 2
+    assert "method must be 't-SNE', 'PCA', 'UMAP'; got 'nonsense'" in err
+    code, _, err = acova("report", tmp_path / "run", "--out", device, "--force")
+    assert code == 2
+    assert f"{device} is a device, and only regular files are written or replaced" in err
     code, _, err = acova("report", tmp_path / "nothing")
     assert code == 2
     assert "is no run folder" in err

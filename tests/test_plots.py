@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from itertools import combinations
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from sklearn.calibration import calibration_curve
+from sklearn.exceptions import NotFittedError
 
 from acova import ACOVA, Concat
 from acova.base import OptionError
@@ -23,6 +25,8 @@ from acova.plots import (
     LatentDisplay,
     MissingDisplay,
     ViewWeightDisplay,
+    confidence_bands,
+    map_points,
     save_figures,
 )
 from acova.plots.latent import spread_boxes
@@ -121,6 +125,46 @@ def test_boxes_that_do_not_touch_stay():
     np.testing.assert_allclose(places, centres, atol=0.5)
 
 
+IDENTICAL = """
+import numpy as np
+from acova.plots import map_points
+points, method = map_points("map", np.full((60, 3), 2.0, dtype=np.float32), "t-SNE")
+assert (points == 0).all() and method == "PCA"
+"""
+
+
+def test_identical_vectors_end_no_process():
+    subprocess.run([sys.executable, "-W", "error", "-c", IDENTICAL], check=True)
+
+
+@pytest.mark.parametrize("method", ["t-SNE", "PCA"])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 3e37])
+def test_vectors_of_any_size_are_mapped(method, scale):
+    latent = (scale * np.random.default_rng(0).uniform(-3, 3, (40, 3))).astype(np.float32)
+    points, made_by = map_points("map", latent, method)
+    assert made_by == method
+    assert np.isfinite(points).all()
+    assert len(np.unique(points, axis=0)) == 40
+
+
+def test_few_distinct_vectors_are_mapped_by_pca_and_many_repeats_by_tsne():
+    vectors = np.random.default_rng(0).normal(size=(10, 3))
+    assert map_points("map", np.repeat(vectors[:9], 20, axis=0), "t-SNE")[1] == "PCA"
+    points, made_by = map_points("map", np.repeat(vectors, 20, axis=0), "t-SNE")
+    assert made_by == "t-SNE"
+    assert np.isfinite(points).all()
+
+
+def test_vectors_that_are_not_finite_have_no_place():
+    latent = np.random.default_rng(0).normal(size=(30, 3))
+    latent[[3, 4], [0, 1]] = np.nan, np.inf
+    points, _ = map_points("map", latent, "PCA")
+    assert np.flatnonzero(np.isnan(points).any(axis=1)).tolist() == [3, 4]
+    expected, _ = map_points("map", np.delete(latent, [3, 4], axis=0), "PCA")
+    np.testing.assert_array_equal(np.delete(points, [3, 4], axis=0), expected)
+    LatentDisplay(points, np.zeros(30, dtype=int), np.ones(30)).plot()
+
+
 # --- what went in -----------------------------------------------------------------------------------
 
 
@@ -168,6 +212,26 @@ def test_cluster_bars_count_samples_by_confidence(toy, fitted):
     np.testing.assert_array_equal(display.bands, expected)
     np.testing.assert_array_equal(display.sizes, np.bincount(labels))
     np.testing.assert_allclose(display.mean_confidence, pd.Series(confidence).groupby(labels).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_confidence_at_an_edge_counts_as_it_is_printed(dtype):
+    edges = np.array([0.5, 0.7, 0.9], dtype=dtype)
+    values = np.concatenate([edges, np.nextafter(edges, dtype(0)), np.nextafter(edges, dtype(1)), dtype([0, 1])])
+    printed = [float(str(value)) for value in values]  # what a table of text holds
+    assert [float(text) for text in pd.Series(values).to_csv(index=False, header=False).split()] == printed
+    expected = [sum(value >= edge for edge in (0.5, 0.7, 0.9)) for value in printed]
+    np.testing.assert_array_equal(confidence_bands(values), expected)
+    display = ClusterDisplay(np.zeros(len(values), dtype=int), values)
+    np.testing.assert_array_equal(display.bands[:, 0], np.bincount(expected, minlength=4))
+    calibration = CalibrationDisplay(values, np.ones(len(values)))
+    tenths = [max(n for n in range(10) if value >= n / 10) for value in printed]
+    np.testing.assert_array_equal(calibration.shares * len(values), np.bincount(tenths, minlength=10))
+
+
+def test_no_confidence_is_the_least():
+    assert confidence_bands([np.nan, 0.2, 1]).tolist() == [0, 0, 3]
+    ClusterDisplay([0, 1], [np.nan, 0.5]).plot()
 
 
 def test_an_empty_cluster_has_an_empty_row():
@@ -254,6 +318,25 @@ def test_all_figures_are_written(toy, fitted, tmp_path):
     names = ["correlation", "latent", "convergence", "missing", "clusters", "weights"]
     assert [path.stem for path in paths] == names
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_a_fit_without_epochs_says_so_in_the_place_of_lines(toy, tmp_path):
+    model = ACOVA(3, **SMALL | {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 0}).fit(toy[0])
+    display = ConvergenceDisplay.from_estimator(model)
+    assert [text.get_text() for text in display.ax_.texts] == ["No epoch was trained."]
+    assert len(save_figures(model, None, tmp_path)) == 6
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        CalibrationDisplay, ClusterDisplay, ConvergenceDisplay, CorrelationDisplay, LatentDisplay, MissingDisplay,
+        ViewWeightDisplay,
+    ],
+)  # fmt: skip
+def test_an_unfitted_model_is_no_method_that_lacks_something(display):
+    with pytest.raises(NotFittedError, match="This ACOVA instance is not fitted yet"):
+        display.from_estimator(ACOVA(3))
 
 
 # --- nothing overlaps -------------------------------------------------------------------------------

@@ -1,19 +1,28 @@
 import json
+import os
 import re
+import stat
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from acova import ACOVA, BSV
-from acova.base import DataError, OptionError
+from acova.base import DataError, FileError, OptionError
+from acova.data import Summary, Views
+from acova.plots import ClusterDisplay
 from acova.report import render_report
 from acova.report.charts import convergence_chart
+from acova.report.numbers import fixed, number, percent
 from acova.report.profiles import cluster_profiles, effects
 from acova.report.samples import choose_samples, sample_columns
 from acova.report.words import correlation_words, effective_views, training_checks
 from conftest import NASTY, SMALL
+
+UNTRAINED = SMALL | {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 0}
 
 
 class Reader(HTMLParser):
@@ -33,6 +42,17 @@ class Reader(HTMLParser):
             self.texts.append(data)
         elif not data.strip():
             self.tags.append(("", {}))  # what follows a script is text again
+
+
+def words(page: str) -> str:
+    return re.sub(r"\s+", " ", "".join(Reader(page).texts))
+
+
+def changed(model, **attributes):
+    """Return a copy of a fitted model with other results."""
+    other = type(model)(**model.get_params())
+    vars(other).update(vars(model) | attributes)
+    return other
 
 
 def sample_data(page: str) -> dict:
@@ -122,6 +142,158 @@ def test_a_method_without_a_network_says_what_it_lacks(toy):
     assert set(sample_data(page)["columns"]) == {"name", "label"}
 
 
+# --- sure samples ------------------------------------------------------------------------------------
+
+
+def edge_cases(n_samples: int) -> np.ndarray:
+    """Probabilities of two clusters, most of them at an edge of the bands or one step of float32 away from it."""
+    edges = np.float32([0.5, 0.7, 0.9, 0.9, 0.9])
+    steps = np.concatenate([edges, np.nextafter(edges, np.float32(1)), np.nextafter(edges[1:], np.float32(0))])
+    first = np.resize(steps, n_samples)
+    return np.stack([first, 1 - first], axis=1)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tile_sentence_table_and_figure_count_the_sure_samples_of_labels_csv(fitted, tmp_path, dtype):
+    shares = edge_cases(240).astype(dtype)
+    if dtype is np.float64:
+        shares[:100, 0] = 0.9
+        shares[100:200, 0] = np.nextafter(0.9, 0)
+    labels = np.arange(240) % 2
+    shares[1::6] = 0.6, 0.4
+    shares = np.where(labels[:, None] == 0, shares, shares[:, ::-1])
+    shares = np.concatenate([shares, np.zeros((240, 1), dtype)], axis=1)
+    model = changed(fitted, probabilities_=shares, labels_=shares.argmax(axis=1))
+    model.assignments().to_csv(tmp_path / "labels.csv", index_label="sample")
+    table = pd.read_csv(tmp_path / "labels.csv")
+    sure = (table["confidence"] >= 0.9).groupby(table["label"]).agg(["sum", "mean"])
+    assert 0 < sure["mean"].min() < sure["mean"].max() < 1
+    text = words(render_report(model, method="PCA"))
+    whole = percent((table["confidence"] >= 0.9).mean())
+    assert f"{whole}sure (0.9 or more)" in text
+    assert f"{whole} of the samples are sure (0.9 or more), " in text
+    page = re.sub(r"\s+", " ", render_report(model, method="PCA"))
+    rows = re.findall(r'<tr data-cluster="\d"><th scope="row"><svg.*?</tr>', page)[:3]
+    for label, row in enumerate(rows[:2]):
+        assert f'<td class="num">{percent(sure["mean"][label])}</td></tr>' in row
+    display = ClusterDisplay.from_estimator(model)
+    assert display.bands[-1].tolist()[:2] == sure["sum"].tolist()
+    below = [(table["confidence"] < edge).sum() for edge in (0.5, 0.7, 0.9)]
+    np.testing.assert_array_equal(display.bands.sum(axis=1).cumsum()[:3], below)
+
+
+def test_a_saved_model_counts_the_same_sure_samples(fitted, tmp_path):
+    shares = np.concatenate([edge_cases(240), np.zeros((240, 1), np.float32)], axis=1)
+    model = changed(fitted, probabilities_=shares, labels_=shares.argmax(axis=1))
+    model.save(tmp_path / "run")
+    printed = pd.read_csv(tmp_path / "run" / "labels.csv")["confidence"]
+    for one in (model, ACOVA.load(tmp_path / "run")):
+        display = ClusterDisplay.from_estimator(one)
+        assert display.bands.sum(axis=1)[-1] == (printed >= 0.9).sum()
+        assert f"{percent((printed >= 0.9).mean())}sure" in words(render_report(one, method="PCA"))
+
+
+# --- numbers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"), (-0.0, "0"), (0.1234, "0.123"), (-2.5, "−2.5"), (999.9, "1,000"), (12345.6, "12,346"),
+        (0.00012345, "0.000123"), (-1.39e-16, "−1.39e−16"), (2e6, "2e6"), (np.inf, "∞"), (-np.inf, "−∞"), (np.nan, "–"),
+        (5e-324, "4.94e−324"), (1.7e308, "1.7e308"), (999_999.9, "1e6"), (np.float32(0.1), "0.1"),
+    ],
+)  # fmt: skip
+def test_numbers_are_short(value, text):
+    assert number(value) == text
+
+
+def test_large_effects_are_cut_and_no_zero_is_negative():
+    assert [number(value, most=100) for value in (np.inf, 101, 100, 3)] == ["> 100", "> 100", "100", "3"]
+    assert number(-np.inf, most=100) == "< −100"
+    assert [fixed(value, signed=True) for value in (-0.001, 0.5, -0.5, np.nan)] == ["+0.00", "+0.50", "−0.50", "–"]
+    assert [percent(value) for value in (0, 0.001, 0.5, 0.999, 1, np.nan)] == [
+        "0 %",
+        "<1 %",
+        "50 %",
+        ">99 %",
+        "100 %",
+        "–",
+    ]
+
+
+def test_a_category_that_separates_the_clusters_has_plain_numbers(toy):
+    views, labels = toy
+    kinds = pd.DataFrame({"kind": np.array(["a", "b", "c"])[labels], "other": np.arange(240) * 0.1})
+    frames = {"image": pd.DataFrame(views.arrays[0]).fillna(0.0), "kinds": kinds}
+    model = ACOVA(3, **SMALL | {"epochs": 1}).fit(frames)
+    model = changed(model, labels_=labels, summary_=Summary.of(Views.of(frames), labels, 3))
+    profiles = [one for profile in cluster_profiles(model, top=5) for one in profile[1].features if "kind" in one.name]
+    shown = {(number(one.inside), number(one.outside)) for one in profiles}
+    assert ("1", "0") in shown <= {("1", "0"), ("0", "0.5")}
+    page = render_report(model, method="PCA")
+    assert "▲ &gt; 100" in page
+    assert "∞" not in page
+    assert "e−1" not in page
+
+
+# --- results that are odd ---------------------------------------------------------------------------
+
+
+def test_the_warnings_of_the_fit_come_first(fitted):
+    said = ["Cluster 2 is <empty>.", "Phase 'train' did not converge."]
+    page = render_report(changed(fitted, warnings_=said), method="PCA")
+    main = page[page.index("<main") :]
+    notice = main[: main.index('<ul class="tiles">')]
+    assert "Read this first" in notice
+    assert all(text in words(notice) for text in said)
+    assert words(page).count("did not converge") == 1
+    assert "Read this first" not in render_report(fitted, method="PCA")
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_fit_without_epochs_is_reported(toy, tmp_path, loaded):
+    model = ACOVA(3, **UNTRAINED).fit(toy[0])
+    if loaded:
+        model.save(tmp_path / "run")
+        model = ACOVA.load(tmp_path / "run")
+    text = words(render_report(model, method="PCA"))
+    assert "No epoch was trained, so the clusters are where the start put them" in text
+    assert "Parts of the objective" not in text
+
+
+def test_an_unfitted_model_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(NotFittedError, match="This ACOVA instance is not fitted yet"):
+        ACOVA(3).report(tmp_path / "page.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_identical_latent_vectors_are_reported(fitted):
+    page = render_report(changed(fitted, latent_=np.full_like(fitted.latent_, 7)))
+    assert "Latent space by PCA (t-SNE needs at least ten distinct latent vectors)" in words(page)
+    columns = sample_data(page)["columns"]
+    assert set(columns["x"]) == set(columns["y"]) == {0}
+
+
+def test_results_that_are_not_finite_are_reported_and_named(fitted):
+    latent, shares = fitted.latent_.copy(), fitted.probabilities_.copy()
+    latent[5:8], shares[5:8] = np.nan, np.nan
+    page = render_report(changed(fitted, latent_=latent, probabilities_=shares))
+    assert "3 samples have latent vectors or probabilities that are not finite" in words(page)
+    assert "NaN" not in page
+    columns = sample_data(page)["columns"]
+    assert columns["confidence"][5:8] == [0, 0, 0]
+    assert max(columns["x"] + columns["y"]) == 1000
+
+
+def test_clusters_are_listed_by_their_numbers(fitted):
+    page = render_report(fitted, method="PCA")
+    for start in ('id="clusters"', 'id="profiles"', 'id="weights"'):
+        part = page[page.index(start) :]
+        part = part[: part.index("</section>")]
+        assert re.findall(r'<(?:tr|details)[^>]*data-cluster="(\d)"', part) == ["0", "1", "2"]
+
+
 # --- the file ---------------------------------------------------------------------------------------
 
 
@@ -143,6 +315,40 @@ def test_an_unknown_map_leaves_no_file(fitted, tmp_path):
     with pytest.raises(OptionError, match="report: method must be 't-SNE', 'PCA', 'UMAP'; got 'tsne'"):
         fitted.report(tmp_path / "page.html", method="tsne")
     assert not list(tmp_path.iterdir())
+
+
+def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, tmp_path, monkeypatch, device):
+    monkeypatch.setattr("acova.report.page.render_report", lambda *_, **__: pytest.fail("computed before looking"))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("mine")
+    for place, why in (
+        (tmp_path / "pipe", "is a pipe"),
+        (device, "is a device"),
+        (tmp_path / "file" / "page.html", "Not a directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+        (Path("/proc/none/page.html"), "failed"),
+    ):
+        with pytest.raises(FileError, match=why):
+            fitted.report(place, overwrite=True)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert stat.S_ISCHR(device.stat().st_mode)
+
+
+def test_the_old_report_stays_when_the_new_one_fails(fitted, tmp_path, monkeypatch):
+    path = fitted.report(tmp_path / "page.html", method="PCA")
+    old = path.read_bytes()
+    monkeypatch.setattr("acova.report.page.convergence_chart", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fitted.report(path, method="PCA")
+    assert path.read_bytes() == old
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_link_keeps_pointing_to_its_file(fitted, tmp_path):
+    (tmp_path / "link.html").symlink_to(tmp_path / "there.html")
+    fitted.report(tmp_path / "link.html", method="PCA")
+    assert (tmp_path / "link.html").is_symlink()
+    assert "3 clusters" in (tmp_path / "there.html").read_text(encoding="utf-8")
 
 
 # --- profiles ---------------------------------------------------------------------------------------
@@ -216,7 +422,7 @@ def test_words_name_the_pairs_that_matter():
     matrix = np.array([[1, 0.7, -0.3], [0.7, 1, 0.02], [-0.3, 0.02, 1]])
     said = " ".join(correlation_words(["a", "b", "c"], matrix, learned=True))
     assert "errors of a and b go together most (+0.70)" in said
-    assert "errors of a and c are opposed (-0.30)" in said
+    assert "errors of a and c are opposed (−0.30)" in said
     assert "c errs most independently (mean correlation 0.16 in size)" in said
     assert "set, not learned" not in said
     said = " ".join(correlation_words(["a", "b"], np.eye(2), learned=False))

@@ -10,10 +10,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acova.base import AcovaError, DataError, OptionError, ProcessError, near_miss
+from acova.base import (
+    AcovaError,
+    DataError,
+    OptionError,
+    ProcessError,
+    check_number,
+    check_output,
+    near_miss,
+    new_file,
+)
 from acova.base.version import __version__
 from acova.bench.commands import ListCommand, bench, paper
-from acova.console import correlation_table, score_table, show, size_table
+from acova.console import (
+    cluster_sizes,
+    correlation_table,
+    plain_table,
+    plain_warnings,
+    say,
+    score_table,
+    show,
+    size_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +51,12 @@ app.command(cls=ListCommand)(paper)
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line on standard error and exit code 2."""
+    """Run the command; an error of ours is one line on standard error and exit code 2, a warning is one line there."""
     try:
-        app(prog_name="acova")  # also under python -m, for help and shell completion
+        with plain_warnings():
+            app(prog_name="acova")  # also under python -m, for help and shell completion
     except AcovaError as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", error=True)
         if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
             sys.stderr.flush()
             os._exit(2)
@@ -61,9 +80,12 @@ def _method_names(incomplete: str) -> list[str]:
 
 def _print_version(value: bool) -> None:
     if value:
-        typer.echo(f"acova {__version__}")
+        say(f"acova {__version__}")
         raise typer.Exit
 
+
+_PROVENANCE = ("data", "missing", "pattern", "preset", "stream", "drop", "holes")
+"""What a run remembers of the command that made it."""
 
 _Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
 _Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
@@ -90,14 +112,17 @@ def demo(
     from acova.demo import run_demo
     from acova.estimators.storage import check_free
 
+    check_number("demo", "--seed", seed, minimum=0, integer=True)
+    check_number("demo", "--missing", missing, minimum=0, maximum=1)
     check_free(out, overwrite=force)
+    check_output(out / "report.html")
     result = run_demo(out, missing=missing, seed=seed, verbose=not quiet, overwrite=force)
-    typer.echo(f"{result.views}\n")
+    say(f"{result.views}\n")
     show(score_table(result.scores))
     show(correlation_table(result.model))
-    typer.echo(f"ACOVA trained in {result.seconds:.0f} s. Run: {out}")
-    typer.echo(f"Report, to open in a browser: {result.report}")
-    typer.echo("Figures: " + ", ".join(str(path) for path in result.figures))
+    say(f"ACOVA trained in {result.seconds:.0f} s. Run: {out}")
+    say(f"Report, to open in a browser: {result.report}")
+    say("Figures: " + ", ".join(str(path) for path in result.figures))
 
 
 @app.command(
@@ -169,7 +194,7 @@ def fit(
         _fit_and_save(model, views, out, processes, command)
         if processes.is_first:
             _tell(model, views, labels)
-            typer.echo(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
+            say(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
 
 
 def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
@@ -205,7 +230,7 @@ def _fit_and_save(
         else:
             model.fit(views)
     except KeyboardInterrupt:
-        typer.echo(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", err=True)
+        say(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", error=True)
         raise typer.Exit(130) from None
     except AcovaError:
         if processes.is_first:
@@ -214,15 +239,17 @@ def _fit_and_save(
     if trained:
         model.set_params(checkpoint=None)
     if processes.is_first:
-        model.provenance_ |= {name: command[name] for name in ("data", "missing", "pattern", "preset", "stream")}
+        model.provenance_ |= {
+            name: command[name] for name in ("data", "missing", "pattern", "preset", "stream", "drop", "holes")
+        }
         model.save(out, overwrite=True)
 
 
 def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:
     from acova.metrics import clustering_scores
 
-    typer.echo(f"{views}\n")
-    show(size_table(model.iter_assignments()))
+    say(f"{views}\n")
+    show(size_table(map(cluster_sizes, model.iter_assignments())))
     if hasattr(model, "correlation_"):
         show(correlation_table(model))
     if labels is not None:
@@ -235,39 +262,51 @@ def predict(
     data: Annotated[
         str, typer.Argument(help="As for fit; views may be missing altogether.", autocompletion=_data_names)
     ],
-    out: Annotated[Path, typer.Option(help="File to write: a .csv, or DATA with the results in it (.h5mu and .h5ad).")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File to write: .csv, .tsv, .parquet, .feather, .xlsx, or DATA with the results in it (.h5mu, .h5ad)."
+        ),
+    ],
     drop: _Drop = None,
     holes: _Holes = "refuse",
     stream: Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "auto",
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
 ) -> None:
     """Assign new samples to the clusters of a fitted model."""
+    from acova.data import check_table_path, write_table
+    from acova.engine import resolve_device
     from acova.estimators import load_method
 
+    check_output(out)
     if out.exists() and not force:
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
+    annotated = out.suffix in (".h5mu", ".h5ad")
+    if annotated and (drop or holes != "refuse"):
+        msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
+        raise OptionError(msg)
+    if not annotated:
+        check_table_path("predict", out)
+    resolve_device(device)
     model = load_method(run, device=device)
-    if out.suffix in (".h5mu", ".h5ad"):
-        if drop or holes != "refuse":
-            msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
-            raise OptionError(msg)
+    if annotated:
         _annotate(model, Path(data), out)
         return
     views, _ = _load(data, stream=stream, drop=drop or (), holes=holes, categories=model.categories_)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f".{out.name}.part")
+    sizes: list[pd.DataFrame] = []
+    with new_file(out) as part:
+        write_table(part, _counted(model.iter_assignments(views), sizes))
+    show(size_table(sizes))
+    say(f"Labels of {len(views)} samples: {out}")
 
-    def written() -> "Iterator[pd.DataFrame]":
-        for number, table in enumerate(model.iter_assignments(views)):
-            table.to_csv(part, index_label="sample", mode="a" if number else "w", header=not number)
-            yield table
 
-    sizes = size_table(written())
-    part.replace(out)
-    show(sizes)
-    typer.echo(f"Labels of {len(views)} samples: {out}")
+def _counted(tables: "Iterator[pd.DataFrame]", sizes: "list[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+    """Pass tables on, and add the cluster sizes of each to a list."""
+    for table in tables:
+        sizes.append(cluster_sizes(table))
+        yield table
 
 
 def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
@@ -279,7 +318,7 @@ def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
     container = read_omics(data)
     model.annotate(container)
     write_omics(container, out)
-    typer.echo(f"{data} with .obs['acova_label'] and more: {out}")
+    say(f"{data} with .obs['acova_label'] and more: {out}")
 
 
 @app.command()
@@ -311,7 +350,7 @@ def report(
 
     model = load_method(run, device="cpu")
     path = model.report(run / "report.html" if out is None else out, method=map_method, overwrite=force)
-    typer.echo(f"Report: {path}")
+    say(f"Report: {path}")
 
 
 @app.command()
@@ -321,35 +360,32 @@ def options(
     ] = "ACOVA",
 ) -> None:
     """List the options of fit that set a method's keywords, with their defaults."""
-    from rich.table import Table
-
     from acova.estimators.options import OWN_OPTIONS, option_flag, parameter_texts
     from acova.estimators.registry import method_class
 
     chosen = method_class(method)
     texts = parameter_texts(getdoc(chosen) or "")
-    table = Table("option", "default", "meaning", title=f"Options of acova fit --method {chosen.__name__}")
+    rows = []
     for name, parameter in signature(chosen).parameters.items():
         if name not in OWN_OPTIONS:
             default = parameter.default
             shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-            table.add_row(option_flag(name), shown, texts.get(name, ""))
-    show(table)
+            rows.append((option_flag(name), shown, texts.get(name, "")))
+    show(plain_table(("option", "default", "meaning"), rows, title=f"Options of acova fit --method {chosen.__name__}"))
 
 
 @app.command()
 def datasets() -> None:
     """List the data sets: size, licence, and whether they are on this machine."""
-    from rich.table import Table
-
     from acova.data.catalogue import CATALOGUE, find_file
 
-    table = Table("name", "samples", "views", "classes", "licence", "on disk", "about", title="Data sets")
+    rows = []
     for name, entry in CATALOGUE.items():
         views = ", ".join(f"{view} {size}" for view, size in entry.view_sizes.items())
         found = "embedded" if not entry.files else "yes" if find_file(name) else "no"
-        table.add_row(name, str(entry.n_samples), views, str(entry.n_classes), entry.licence, found, entry.about)
-    show(table)
+        rows.append((name, entry.n_samples, views, entry.n_classes, entry.licence, found, entry.about))
+    columns = ("name", "samples", "views", "classes", "licence", "on disk", "about")
+    show(plain_table(columns, rows, title="Data sets"))
 
 
 def _existing(data: str) -> Path:

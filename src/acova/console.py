@@ -1,6 +1,9 @@
-"""Tables on the terminal."""
+"""Text and tables on the terminal: names from data reach it here, and only here, as plain text."""
 
-from collections.abc import Iterable, Mapping
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,14 +12,58 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+def printable(text: object, *, keep: str = "") -> str:
+    r"""Return text whose control characters are written as escapes (``\n``, ``\x1b``), so that none acts on a terminal.
+
+    Lone surrogates, which stand for bytes of file names that are not UTF-8, are escaped too. Characters in `keep` stay.
+    """
+    return "".join(one if one.isprintable() or one in keep else ascii(one)[1:-1] for one in str(text))
 
 
-def plain(value: object) -> "Text":
-    """Return a name as text in which brackets and colons have no meaning for rich."""
+def plain(text: object, style: str = "") -> "Text":
+    """Return a name or message as text for rich, in which ``[red]`` and ``:smile:`` are no markup."""
     from rich.text import Text
 
-    return Text(str(value))
+    return Text(printable(text), style=style)
+
+
+def plain_table(columns: Sequence[object], rows: Iterable[Sequence[object]], *, title: str) -> "Table":
+    """Return a table whose title, headings and cells are plain text."""
+    from rich.table import Table
+
+    table = Table(title=plain(title, "table.title"))
+    for column in columns:
+        table.add_column(plain(column))
+    for row in rows:
+        table.add_row(*map(plain, row))
+    return table
+
+
+def say(text: object, *, error: bool = False) -> None:
+    """Print lines of text to standard output, or to standard error."""
+    stream = sys.stderr if error else sys.stdout
+    line = printable(text, keep="\n") + "\n"
+    stream.write(line.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"))
+    stream.flush()
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print each different warning once, as one line on standard error, while the block runs."""
+    said: set[str] = set()
+
+    def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            say(f"warning: {message}", error=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        yield
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_safe(value: Any) -> Any:
@@ -48,37 +95,32 @@ def show(table: "RenderableType") -> None:
 
 def score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":
     """Return scores by method."""
-    from rich.table import Table
-
     names = {"acc": "ACC", "nmi": "NMI", "ari": "ARI", "purity": "purity"}
-    table = Table("method", *names.values(), title="Agreement with the known classes")
-    for method, values in scores.items():
-        table.add_row(plain(method), *(f"{values[key]:.3f}" for key in names))
-    return table
+    rows = [[method, *(f"{values[key]:.3f}" for key in names)] for method, values in scores.items()]
+    return plain_table(["method", *names.values()], rows, title="Agreement with the known classes")
 
 
 def correlation_table(model: Any) -> "Table":
     """Return the correlation of the views' errors."""
-    from rich.table import Column, Table
-
-    table = Table(
-        "", *(Column(plain(name)) for name in model.view_names_), title="Learned correlation of the views' errors"
-    )
-    for name, row in zip(model.view_names_, model.correlation_, strict=True):
-        table.add_row(plain(name), *(f"{value:+.2f}" for value in row))
-    return table
+    pairs = zip(model.view_names_, model.correlation_, strict=True)
+    rows = [[name, *(f"{value:+z.2f}" for value in row)] for name, row in pairs]
+    return plain_table(["", *model.view_names_], rows, title="Learned correlation of the views' errors")
 
 
-def size_table(assignments: "Iterable[pd.DataFrame]") -> "Table":
-    """Count the samples of each cluster in tables that come piece by piece."""
+def cluster_sizes(assignments: "pd.DataFrame") -> "pd.DataFrame":
+    """Return ``size``, and ``sum`` and ``count`` of the confidence, of every cluster in a table of `assignments`."""
+    known = assignments.reindex(columns=["label", "confidence"])
+    return known.groupby("label")["confidence"].agg(["size", "sum", "count"])
+
+
+def size_table(sizes: "Iterable[pd.DataFrame]") -> "Table":
+    """Return the samples of each cluster, in the order of their numbers, from `cluster_sizes` of one or more tables."""
     import pandas as pd
-    from rich.table import Table
 
-    frames = (frame.reindex(columns=["label", "confidence"]) for frame in assignments)
-    pieces = [frame.groupby("label")["confidence"].agg(["size", "sum", "count"]) for frame in frames]
-    totals = pd.concat(pieces).groupby(level=0).sum()
-    sure = bool(totals["count"].any())  # k-means alone tells no confidence
-    table = Table("cluster", "samples", *(["mean confidence"] if sure else []), title="Clusters")
-    for cluster, row in totals.iterrows():
-        table.add_row(plain(cluster), f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else []))
-    return table
+    totals = pd.concat(list(sizes)).groupby(level=0).sum()
+    sure = bool(totals["count"].any())  # k-means alone gives no confidence
+    rows = [
+        [label, f"{row['size']:.0f}", *([f"{row['sum'] / row['size']:.2f}"] if sure else [])]
+        for label, row in totals.iterrows()
+    ]
+    return plain_table(["cluster", "samples", *(["mean confidence"] if sure else [])], rows, title="Clusters")

@@ -39,11 +39,10 @@ def run_demo(
     model = ACOVA(n_clusters=10, random_state=seed, verbose=verbose, **SETTINGS).fit(views)  # type: ignore[arg-type]
     seconds = time.perf_counter() - start
     model.save(folder, overwrite=overwrite)
-    classes = np.asarray(dataset.labels)
-    baseline = Concat(n_clusters=10, random_state=seed)
+    baseline = Concat(n_clusters=10, random_state=seed).fit(views)
     scores = {
-        "mean-filled k-means": clustering_scores(classes, baseline.fit_predict(views)),
-        "ACOVA": clustering_scores(classes, model.labels_),
+        name: clustering_scores(np.asarray(dataset.labels), fitted.labels_)
+        for name, fitted in (("mean-filled k-means", baseline), ("ACOVA", model))
     }
     figures = save_figures(model, views, Path(folder) / "figures")
     return DemoResult(dataset, views, model, scores, seconds, figures, model.report(Path(folder) / "report.html"))

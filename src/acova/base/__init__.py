@@ -16,6 +16,7 @@ from acova.base.errors import (
     require,
 )
 from acova.base.files import file_errors, parse_json, read_json, read_toml, write_whole
+from acova.base.outputs import check_output, new_file
 from acova.base.seeds import Streams, check_seed, draw_seed
 
 __all__ = [
@@ -31,10 +32,12 @@ __all__ = [
     "TrainingError",
     "check_choice",
     "check_number",
+    "check_output",
     "check_seed",
     "draw_seed",
     "file_errors",
     "near_miss",
+    "new_file",
     "parse_json",
     "read_json",
     "read_toml",

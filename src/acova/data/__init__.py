@@ -2,6 +2,7 @@
 
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.categories import given_sizes
+from acova.data.exports import check_table_path, write_table
 from acova.data.formats import Dataset, read_views
 from acova.data.inputs import from_tensor
 from acova.data.inspection import Inspection, inspect_data
@@ -25,6 +26,7 @@ __all__ = [
     "Summary",
     "Views",
     "add_results",
+    "check_table_path",
     "count_patterns",
     "dataset_names",
     "features_of",
@@ -41,4 +43,5 @@ __all__ = [
     "scaled_moments",
     "stack_views",
     "write_omics",
+    "write_table",
 ]

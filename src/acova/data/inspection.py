@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError
+from acova.console import plain, plain_table
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.formats import Contents, read_contents
 from acova.data.inputs import as_float_array, split_views
@@ -43,43 +44,40 @@ class Inspection:
         return int(self.patterns.sum())
 
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
-        from rich.markup import escape
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("view", "columns", "features", "samples", "observed", title=f"{self.n_samples} samples")
-        for name, row in self.views.iterrows():
-            encoded = "?" if pd.isna(row["features"]) else f"{row['features']:.0f}"
-            share = f"{row['observed']:.0%}"
-            table.add_row(escape(str(name)), f"{row['columns']:.0f}", encoded, f"{row['samples']:.0f}", share)
-        yield table
-        names = [escape(str(name)) for name in self.patterns.index.names]
-        table = Table(*names, "samples", title="Which views the samples have")
-        for has, count in list(self.patterns.items())[:_MOST_PATTERNS]:
-            table.add_row(*("●" if one else "·" for one in np.atleast_1d(np.array(has))), str(count))
+        sizes = [
+            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            for name, row in self.views.iterrows()
+        ]
+        columns = ("view", "columns", "features", "samples", "observed")
+        yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
+        names = list(self.patterns.index.names)
+        sets: list[tuple[object, ...]] = [
+            (*("●" if one else "·" for one in np.atleast_1d(np.array(has))), count)
+            for has, count in list(self.patterns.items())[:_MOST_PATTERNS]
+        ]
         rest = self.patterns.iloc[_MOST_PATTERNS:]
         if len(rest):
-            table.add_row(*("…" for _ in names), f"{rest.sum()} in {len(rest)} other sets")
-        yield table
+            sets.append((*("…" for _ in names), f"{rest.sum()} in {len(rest)} other sets"))
+        yield plain_table((*names, "samples"), sets, title="Which views the samples have")
         if self.findings:
             yield self._remarks()
-        yield Text("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
+        yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
 
     def _remarks(self) -> "RenderableType":
         """Return the findings as a table; those of one kind in one view share a row."""
-        from rich.markup import escape
-        from rich.table import Table
-
-        table = Table("", "view", "column", "what", title="Worth a look")
+        rows: list[tuple[str, ...]] = []
         groups: dict[tuple[str, str, bool], list[Finding]] = {}
         for one in self.findings:
             groups.setdefault((one.kind, one.view, one.stops), []).append(one)
         for (_, view, stops), alike in groups.items():
-            for one in alike[:_ALIKE]:
-                table.add_row("stops" if stops else "", escape(view), escape(one.column), escape(one.text))
+            rows += [("stops" if stops else "", view, one.column, one.text) for one in alike[:_ALIKE]]
             if len(alike) > _ALIKE:
-                table.add_row("", escape(view), f"… and {len(alike) - _ALIKE} more", "like these")
-        return table
+                rows.append(("", view, f"… and {len(alike) - _ALIKE} more", "like these"))
+        return plain_table(("", "view", "column", "what"), rows, title="Worth a look")
+
+
+def _count(number: float) -> str:
+    return "?" if np.isnan(number) else f"{number:.0f}"
 
 
 def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "refuse") -> Inspection:

@@ -19,7 +19,7 @@ def method_options(method: str, arguments: Sequence[str], others: Sequence[str] 
     `others` are options that the command has besides; one of them may have been meant.
     """
     parameters = signature(method_class(method)).parameters
-    known = {name: p.default for name, p in parameters.items() if name not in OWN_OPTIONS}
+    known = {name: p.annotation for name, p in parameters.items() if name not in OWN_OPTIONS}
     settings = {}
     left = list(arguments)
     while left:
@@ -31,10 +31,14 @@ def method_options(method: str, arguments: Sequence[str], others: Sequence[str] 
             meant = near_miss(flag.removeprefix("--"), words).replace("'", "'--", 1)
             msg = f"fit: unknown option {flag!r}.{meant} '{listed}' lists those of the method."
             raise OptionError(msg)
-        if not given and not left:
-            msg = f"fit: option {flag!r} needs a value."
+        if not given and (not left or left[0].startswith("--")):
+            example = " true" if known[name] is bool else ""
+            msg = f"fit: option {flag!r} needs a value{example and f', such as {flag}{example}'}."
             raise OptionError(msg)
         value = read_value(text if given else left.pop(0))
+        if known[name] is bool and not isinstance(value, bool):
+            msg = f"fit: option {flag!r} must be true or false; got {value!r}."
+            raise OptionError(msg)
         settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value
     return settings
 

@@ -6,6 +6,7 @@ object, and ``.plot(ax=…)`` draws them again elsewhere.
 
 from acova.plots.calibration import CalibrationDisplay
 from acova.plots.clusters import ClusterDisplay
+from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands, reaches
 from acova.plots.convergence import ConvergenceDisplay
 from acova.plots.correlation import CorrelationDisplay
 from acova.plots.figures import save_figures
@@ -16,6 +17,7 @@ from acova.plots.style import MARKERS, PALETTE
 from acova.plots.weights import ViewWeightDisplay
 
 __all__ = [
+    "CONFIDENCE_EDGES",
     "MAPS",
     "MARKERS",
     "PALETTE",
@@ -26,6 +28,8 @@ __all__ = [
     "LatentDisplay",
     "MissingDisplay",
     "ViewWeightDisplay",
+    "confidence_bands",
     "map_points",
+    "reaches",
     "save_figures",
 ]

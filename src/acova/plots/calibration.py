@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError, check_number
 from acova.metrics import matched
+from acova.plots.confidence import reaches
 from acova.plots.style import PALETTE, new_axes
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class CalibrationDisplay:
 
     def __init__(self, confidence: ArrayLike, holds: ArrayLike, what: str = "accuracy", *, n_bins: int = 10) -> None:
         check_number("CalibrationDisplay", "n_bins", n_bins, minimum=1, integer=True)
+        bins = reaches(confidence, np.arange(1, n_bins) / n_bins).sum(axis=1)
         confidence, holds = np.asarray(confidence, dtype=float), np.asarray(holds, dtype=float)
-        bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
         counts = np.bincount(bins, minlength=n_bins)
         with np.errstate(invalid="ignore"):
             self.mean_confidence = np.bincount(bins, confidence, minlength=n_bins) / counts

@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands
 from acova.plots.style import label_rows, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_EDGES = (0.0, 0.5, 0.7, 0.9)
 _SHADES = ("#dbe9f6", "#9ac8e0", "#4a98c9", "#08468b")
 """Light to dark: tells apart also in grey."""
 
 
 class ClusterDisplay:
-    """Number of samples of every cluster, shaded by how sure they are.
+    """Number of samples of every cluster, shaded by how sure they are; cluster 0, the largest, is on top.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ class ClusterDisplay:
     ----------
     sizes : array of int, shape (n_clusters,)
     bands : array of int, shape (4, n_clusters) or None
-        Samples with a confidence below 0.5, 0.7, 0.9 and up to 1.
+        Samples with a confidence below 0.5, from 0.5, from 0.7, and from 0.9 on (the sure ones); see
+        `acova.plots.confidence_bands`.
     mean_confidence : array of shape (n_clusters,) or None
     ax_, figure_
         Where it was drawn last.
@@ -45,10 +46,11 @@ class ClusterDisplay:
         self.sizes = np.bincount(labels, minlength=count)
         self.bands = self.mean_confidence = None
         if confidence is not None:
-            confidence = np.asarray(confidence)
-            band = np.searchsorted(_EDGES, confidence, side="right") - 1
-            self.bands = np.stack([np.bincount(labels[band == b], minlength=count) for b in range(len(_EDGES))])
-            sums = np.bincount(labels, confidence, minlength=count)
+            band = confidence_bands(confidence)
+            self.bands = np.stack(
+                [np.bincount(labels[band == b], minlength=count) for b in range(len(CONFIDENCE_EDGES))]
+            )
+            sums = np.bincount(labels, np.asarray(confidence), minlength=count)
             self.mean_confidence = np.where(self.sizes > 0, sums / np.maximum(self.sizes, 1), np.nan)
 
     @classmethod
@@ -70,9 +72,9 @@ class ClusterDisplay:
         if self.bands is None:
             ax.barh(rows, self.sizes, color=_SHADES[-1], height=0.75)
         else:
-            for band in reversed(range(len(_EDGES))):
-                upper = _EDGES[band + 1] if band + 1 < len(_EDGES) else None
-                name = f"{_EDGES[band]:.1f} – {upper:.1f}" if upper else f"at least {_EDGES[band]:.1f}"
+            for band, low in reversed(list(enumerate(CONFIDENCE_EDGES))):
+                upper = next((edge for edge in CONFIDENCE_EDGES if edge > low), None)
+                name = f"{low:.1f} – {upper:.1f}" if upper else f"at least {low:.1f}"
                 ax.barh(rows, self.bands[band], left=left, color=_SHADES[band], height=0.75, label=name)
                 left = left + self.bands[band]
             ax.legend(title="confidence", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -83,8 +85,7 @@ class ClusterDisplay:
         size = label_rows(ax, range(count))
         if size >= 5:
             for row in range(count):
-                sure = (
-                    "" if self.mean_confidence is None or not self.sizes[row] else f" · {self.mean_confidence[row]:.2f}"
-                )
-                ax.text(self.sizes[row], row, f" {self.sizes[row]:,}{sure}", va="center", fontsize=size)
+                mean = np.nan if self.mean_confidence is None else self.mean_confidence[row]
+                text = f" {self.sizes[row]:,}" + ("" if np.isnan(mean) else f" · {mean:.2f}")
+                ax.text(self.sizes[row], row, text, va="center", fontsize=size)
         return self

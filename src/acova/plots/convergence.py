@@ -23,7 +23,7 @@ class ConvergenceDisplay:
     Parameters
     ----------
     history : DataFrame
-        As `history_` of a fitted model: ``phase`` and named parts.
+        As `history_` of a fitted model: ``phase`` and named parts. Without a row, the axes say so.
 
     Attributes
     ----------
@@ -48,6 +48,10 @@ class ConvergenceDisplay:
         self.ax_ = ax = new_axes(ax, (7.2, 4.2))
         self.figure_ = ax.figure
         history = self.history
+        if not len(history):
+            ax.set(xticks=[], yticks=[], xlabel="epoch", ylabel="mean per sample")
+            ax.text(0.5, 0.5, "No epoch was trained.", transform=ax.transAxes, ha="center", va="center")
+            return self
         epochs = np.arange(1, len(history) + 1)
         # Pretraining has another loss (a mean, not a sum), so lines are broken between the phases.
         breaks = history["phase"].ne(history["phase"].shift(fill_value=history["phase"].iloc[0]))

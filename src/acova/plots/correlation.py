@@ -55,5 +55,5 @@ class CorrelationDisplay:
         name_columns(ax, self.view_names)
         label_rows(ax, self.view_names)
         inks = np.where(np.abs(self.correlation) > 0.6, "white", "black").tolist()
-        write_cells(ax, [[f"{value:.2f}" for value in row] for row in self.correlation], inks)
+        write_cells(ax, [[f"{value:z.2f}" for value in row] for row in self.correlation], inks)
         return self

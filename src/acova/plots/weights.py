@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class ViewWeightDisplay:
     """Mean weight of every view in the latent positions of each cluster's samples; rows sum to 1.
 
-    A view that many samples of a cluster lack weighs little there; correlated views may weigh less than nothing.
+    A view that many samples of a cluster lack has a small mean weight there. Strongly correlated views can have
+    negative weights.
 
     Parameters
     ----------
@@ -67,8 +68,8 @@ class ViewWeightDisplay:
         self.ax_ = ax = new_axes(ax, (3.2 + 0.55 * n_views, 2.2 + 0.22 * count))
         self.figure_ = ax.figure
         known = self.cluster_weights[np.isfinite(self.cluster_weights)]
-        most = float(np.abs(known).max())
-        signed = known.min() < -0.01  # two-sided colours only where both sides occur
+        most = float(np.abs(known).max(initial=1e-12))
+        signed = known.min(initial=0.0) < -0.01  # two-sided colours only where both sides occur
         least, colours = (-most, "RdBu_r") if signed else (0.0, "Blues")
         image = ax.imshow(self.cluster_weights, cmap=colours, vmin=least, vmax=most, aspect="auto")
         ax.set(ylabel="cluster", title="Weight of the views")
@@ -76,6 +77,6 @@ class ViewWeightDisplay:
         name_columns(ax, self.view_names)
         label_rows(ax, range(count))
         inks = np.where(np.abs(np.nan_to_num(self.cluster_weights)) > 0.6 * most, "white", "black").tolist()
-        texts = [["" if np.isnan(value) else f"{value:.2f}" for value in row] for row in self.cluster_weights]
+        texts = [["" if np.isnan(value) else f"{value:z.2f}" for value in row] for row in self.cluster_weights]
         write_cells(ax, texts, inks)
         return self

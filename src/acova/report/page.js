@@ -124,7 +124,8 @@
     pen.lineWidth = 3;
     pen.strokeStyle = style.getPropertyValue("--card");
     pen.fillStyle = style.getPropertyValue("--ink");
-    for (const [cluster, sample] of middles) {
+    // The largest cluster, which has the lowest number, is named first where numbers would cover each other.
+    for (const [cluster, sample] of [...middles].sort((a, b) => a[0] - b[0])) {
       const [x, y] = place(sample);
       const covered = taken.some(([a, b]) => Math.abs(a - x) < 18 && Math.abs(b - y) < 14);
       if (covered || (state.cluster !== null && cluster !== state.cluster)) continue;

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import inspect
-import uuid
+import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,9 +14,10 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
-from acova.base import DataError
-from acova.plots import PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
+from acova.base import DataError, check_choice, check_output, file_errors, new_file
+from acova.plots import CONFIDENCE_EDGES, MAPS, PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
 from acova.report.charts import convergence_chart
+from acova.report.numbers import fixed, number, percent
 from acova.report.profiles import cluster_profiles
 from acova.report.samples import choose_samples, sample_columns
 from acova.report.words import correlation_words, training_checks
@@ -39,19 +40,16 @@ def write_report(model: Any, path: str | Path, *, method: str = "t-SNE", overwri
     overwrite : bool
     """
     path = Path(path)
-    if path.is_dir():
+    check_is_fitted(model, "labels_")
+    check_choice("report", "method", method, MAPS)
+    if os.path.isdir(path):  # a name that is too long is an error of `check_output`
         path = path / "report.html"
+    check_output(path)
     if path.exists() and not overwrite and not _is_report(path):
         msg = f"{path} exists and is no report of acova, so it is not replaced; choose another file."
         raise DataError(msg)
-    page = render_report(model, method=method)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        part.write_text(page, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with new_file(path) as part:
+        part.write_text(render_report(model, method=method), encoding="utf-8", errors="backslashreplace")
     return path
 
 
@@ -60,6 +58,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
     check_is_fitted(model, "labels_")
     labels = np.asarray(model.labels_)
     confidence = np.asarray(model.probabilities_).max(axis=1) if hasattr(model, "probabilities_") else None
+    display = ClusterDisplay(labels, confidence, n_clusters=model.n_clusters)
     rows = choose_samples(labels, model.n_clusters, _MAX_SAMPLES)
     columns = sample_columns(model, rows, method)
     patterns = columns.pop("patterns", None)
@@ -73,10 +72,12 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         n_shown=len(rows),
         views=_views(model),
         missing=_missing(model),
-        clusters=_clusters(model, labels, confidence),
-        confidence=None if confidence is None else _confidence(confidence),
+        clusters=_clusters(model, display),
+        confidence=_confidence(display, confidence),
+        edges=CONFIDENCE_EDGES,
+        warnings=[str(text) for text in getattr(model, "warnings_", ())],
         weights=weights,
-        heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=1.0),
+        heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=0.0) or 1.0,
         correlation=_correlation(model),
         chart=convergence_chart(model.history_) if hasattr(model, "n_iter_") else None,
         checks=training_checks(model),
@@ -84,6 +85,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         provenance=_provenance(model),
         data={"columns": columns, "patterns": patterns, "views": model.view_names_, "map": mapped},
         mapped=mapped,
+        method=method,
         consensus="agreement" in columns,
         n_colours=len(PALETTE),
         script=Markup(script),  # ours; everything else is escaped
@@ -96,7 +98,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
 def _template() -> Template:
     """Return the template; it escapes every text it is given."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"percent": _percent, "number": _number}
+    environment.filters |= {"percent": percent, "number": number, "fixed": fixed}
     return environment.from_string(_asset("page.html"))
 
 
@@ -106,22 +108,8 @@ def _asset(name: str) -> str:
 
 
 def _is_report(path: Path) -> bool:
-    with path.open("rb") as stream:
+    with file_errors(f"reading {path}"), path.open("rb") as stream:
         return GENERATOR.encode() in stream.read(2000)
-
-
-def _percent(share: float) -> str:
-    if 0 < share < 0.01:
-        return "<1 %"
-    return ">99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
-
-
-def _number(value: float) -> str:
-    """Return a number of the data as people write it, to three or four digits."""
-    if not np.isfinite(value):
-        return "∞" if value > 0 else "−∞"
-    text = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
-    return text.replace("-", "−")
 
 
 def _views(model: Any) -> list[dict[str, Any]]:
@@ -147,18 +135,19 @@ def _missing(model: Any) -> dict[str, Any]:
     }
 
 
-def _clusters(model: Any, labels: Any, confidence: Any) -> list[dict[str, Any]]:
-    display = ClusterDisplay(labels, confidence, n_clusters=model.n_clusters)
+def _clusters(model: Any, display: ClusterDisplay) -> list[dict[str, Any]]:
+    """Return what the page says of each cluster, in the order of their numbers: the largest first."""
+    labels = np.asarray(model.labels_)
     top = 5 if model.n_clusters * len(model.view_names_) <= 100 else 3
     agreement = None
     if hasattr(model, "agreement_") and len(model.objectives_) > 1 and model.consensus:
         agreement = np.bincount(labels, np.asarray(model.agreement_), minlength=model.n_clusters)
     found = []
-    for number, profiles in enumerate(cluster_profiles(model, top)):
-        size = int(display.sizes[number])
+    for label, profiles in enumerate(cluster_profiles(model, top)):
+        size = int(display.sizes[label])
         best = sorted(((abs(f.effect), p.view, f) for p in profiles for f in p.features), key=lambda item: -item[0])
         cluster: dict[str, Any] = {
-            "number": number,
+            "number": label,
             "size": size,
             "share": size / len(labels),
             "bar": size / max(int(display.sizes.max()), 1),
@@ -166,19 +155,23 @@ def _clusters(model: Any, labels: Any, confidence: Any) -> list[dict[str, Any]]:
             "best": [(view, feature) for _, view, feature in best[:3]],
             "confidence": None,
             "sure": None,
-            "agreement": None if agreement is None or not size else agreement[number] / size,
+            "agreement": None if agreement is None or not size else agreement[label] / size,
         }
         if display.bands is not None and display.mean_confidence is not None and size:
-            cluster |= {"confidence": display.mean_confidence[number], "sure": display.bands[-1, number] / size}
+            cluster |= {"confidence": display.mean_confidence[label], "sure": display.bands[-1, label] / size}
         found.append(cluster)
     return found
 
 
-def _confidence(confidence: Any) -> dict[str, float]:
+def _confidence(display: ClusterDisplay, confidence: Any) -> dict[str, float] | None:
+    """Return the mean and the shares of sure and unsure samples, counted as they are by cluster."""
+    if display.bands is None:
+        return None
+    total = display.sizes.sum()
     return {
-        "mean": float(confidence.mean()),
-        "sure": float((confidence >= 0.9).mean()),
-        "unsure": float((confidence < 0.5).mean()),
+        "mean": float(np.mean(confidence, dtype=np.float64)),
+        "sure": float(display.bands[-1].sum() / total),
+        "unsure": float(display.bands[0].sum() / total),
     }
 
 
@@ -213,5 +206,6 @@ def _settings(model: Any) -> list[tuple[str, str, str]]:
 
 
 def _provenance(model: Any) -> list[tuple[str, str]]:
-    told = {"method": type(model).__name__, "seed": getattr(model, "random_state", None), **model.provenance_}
-    return [(name, str(value)) for name, value in told.items() if value is not None]
+    known = {"method": type(model).__name__, "seed": getattr(model, "random_state", None), **model.provenance_}
+    texts = {name: ", ".join(map(str, v)) if isinstance(v, list | tuple) else v for name, v in known.items()}
+    return [(name, str(text)) for name, text in texts.items() if text is not None and text != ""]

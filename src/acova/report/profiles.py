@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from acova.data import Summary
 
+_ROUNDING = 1e-9
+"""Differences smaller than this part of a feature's largest size are rounding errors of the means."""
+
 LEAST_ROWS = 3
 """Samples that must have a view, inside the cluster and outside, before its features are compared."""
 
@@ -75,8 +78,11 @@ def effects(
     Returns
     -------
     effect, inside, outside : arrays of shape (K, P)
-        An effect is infinite where both groups are constant but differ, and 0 where a group is empty.
+        An effect is infinite where both groups are constant but differ, and 0 where a group is empty. Means that
+        are 0 but for rounding are 0.
     """
+    sizes = np.nan_to_num(np.abs(means) + stds)
+    least = _ROUNDING * np.max(sizes, axis=0, initial=0.0)
     n = counts[:, None].astype(float)
     others = n.sum() - n
     centre = np.nansum(n * np.nan_to_num(means), axis=0) / max(n.sum(), 1)
@@ -88,5 +94,6 @@ def effects(
         pooled = np.sqrt((n * np.nan_to_num(stds) ** 2 + others * spread_outside) / n.sum())
         gap = inside - outside
         effect = np.where(pooled > 1e-7 * np.abs(gap), gap / pooled, np.sign(gap) * np.inf)
-    effect = np.where((n > 0) & (others > 0) & (gap != 0), effect, 0.0)
-    return effect, inside + centre, outside + centre
+    effect = np.where((n > 0) & (others > 0) & (np.abs(gap) > least), effect, 0.0)
+    inside, outside = (np.where(np.abs(mean) > least, mean, 0.0) for mean in (inside + centre, outside + centre))
+    return effect, inside, outside

@@ -45,10 +45,17 @@ def sample_columns(model: Any, rows: NDArray[np.intp], method: str) -> dict[str,
     columns["pattern"] = [where[row.tobytes()] for row in observed]
     columns["patterns"] = ["".join("01"[seen] for seen in pattern) for pattern in patterns.astype(int).tolist()]
     points, columns["map"] = map_points("report", np.asarray(model.latent_[rows]), method)
-    low, span = points.min(axis=0), np.maximum(np.ptp(points, axis=0).max(), 1e-12)
-    x, y = np.rint((points - low) / span * 1000).astype(int).T
-    return columns | {"x": x.tolist(), "y": y.tolist()}
+    return columns | dict(zip("xy", _placed(points), strict=True))
+
+
+def _placed(points: NDArray[np.float64]) -> list[list[int]]:
+    """Return both coordinates of points (n, 2) as numbers from 0 to 1000; points that are not finite lie at 0."""
+    finite = np.asarray(np.isfinite(points).all(axis=1))
+    points = np.where(finite[:, None], points, points[finite].min(axis=0, initial=np.inf))
+    points = points - points.min(axis=0) if finite.any() else np.zeros_like(points)
+    return [[int(place) for place in axis] for axis in np.rint(points / max(points.max(), 1e-300) * 1000).T]
 
 
 def _thousandths(shares: Any) -> list[int]:
-    return [int(share) for share in np.rint(np.asarray(shares) * 1000)]
+    """Return shares as whole thousandths; what is not a number is 0."""
+    return [int(share) for share in np.rint(np.nan_to_num(np.asarray(shares)) * 1000)]

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from acova.report.numbers import fixed, percent
+
 _CLEAR = 0.1
 """A correlation or contrast below this is not worth a sentence."""
 
@@ -30,12 +32,14 @@ def correlation_words(names: Sequence[str], correlation: NDArray[Any], *, learne
     if max(most, -least) < _CLEAR:
         said.append("All pairs are close to 0: each view errs independently of the others.")
     if most >= _CLEAR:
+        together = fixed(most, signed=True)
         said.append(
-            f"The errors of {names[a]} and {names[b]} go together most ({most:+.2f}): where one misleads, so does the "
+            f"The errors of {names[a]} and {names[b]} go together most ({together}): where one misleads, so does the "
             "other, and together they tell less than two independent views would."
         )
     if least <= -_CLEAR:
-        said.append(f"The errors of {names[c]} and {names[d]} are opposed ({least:+.2f}): they correct each other.")
+        opposed = fixed(least, signed=True)
+        said.append(f"The errors of {names[c]} and {names[d]} are opposed ({opposed}): they correct each other.")
     said += _most_independent(names, correlation)
     worth = effective_views(correlation)
     if worth is not None:
@@ -76,9 +80,13 @@ def training_checks(model: Any) -> list[Check]:
     if not hasattr(model, "n_iter_"):  # k-means: one row per table
         rounds = " and ".join(f"{row.epoch} rounds on {row.phase}" for row in history.itertuples())
         return [*checks, Check("good", f"k-means ended after {rounds}.")]
+    if not len(history):
+        text = "No epoch was trained, so the clusters are where the start put them; give pretrain_epochs or epochs."
+        return [*checks, Check("warning", text)]
+    checks += _not_finite(model)
     if not np.isfinite(history["total"].iloc[-1:]).all():
         checks.append(Check("warning", "The objective is not finite: lower the learning rates."))
-    last = history[history["phase"] == history["phase"].iloc[-1]] if len(history) else history
+    last = history[history["phase"] == history["phase"].iloc[-1]]
     checks += [check for check in (_settled(last), _clipped(model, history), _floored(last), _runs(model)) if check]
     return checks
 
@@ -94,6 +102,16 @@ def _empty(model: Any) -> Check:
     return Check("good", f"All {len(sizes)} clusters have samples, from {sizes.min():,} to {sizes.max():,}.")
 
 
+def _not_finite(model: Any) -> list[Check]:
+    """Count the samples of which the network says nothing that is a number."""
+    finite = [np.isfinite(getattr(model, name)).all(axis=1) for name in ("latent_", "probabilities_")]
+    count = int((~np.all(finite, axis=0)).sum())
+    if not count:
+        return []
+    text = f"{count:,} samples have latent vectors or probabilities that are not finite; their labels mean nothing."
+    return [Check("warning", text)]
+
+
 def _settled(last: pd.DataFrame) -> Check | None:
     totals = last["total"].to_numpy(dtype=float)
     window = max(len(totals) // 10, 5)
@@ -103,7 +121,7 @@ def _settled(last: pd.DataFrame) -> Check | None:
         return None
     before, now = totals[-2 * window : -window].mean(), totals[-window:].mean()
     change = (now - before) / max(abs(before), 1e-12)
-    how = f"the objective's mean over the last {window} epochs is {abs(change):.1%}"
+    how = f"the objective's mean over the last {window} epochs is {100 * abs(change):.1f} %"
     if change < -0.01:
         return Check("note", f"Still improving: {how} below that of the {window} before; more epochs may help.")
     if change > 0.01:
@@ -118,7 +136,7 @@ def _clipped(model: Any, history: pd.DataFrame) -> Check | None:
     steps = len(counted) * -(-len(model.labels_) // model.batch_size)
     share = counted.sum() / max(steps, 1)
     if share > 0.05:
-        return Check("warning", f"Gradients were shortened in {share:.0%} of the steps; lower the learning rates.")
+        return Check("warning", f"Gradients were shortened in {percent(share)} of the steps; lower the learning rates.")
     return Check("good", f"Gradients were shortened in {counted.sum():.0f} of {steps:,} steps.")
 
 
@@ -141,4 +159,4 @@ def _runs(model: Any) -> Check | None:
         return Check("good", f"{text} The lowest is kept.")
     mean = float(model.agreement_.mean())
     level = "good" if mean >= 0.8 else "note"
-    return Check(level, f"{text} On average {mean:.0%} of them agree on a sample's cluster.")
+    return Check(level, f"{text} On average {percent(mean)} of them agree on a sample's cluster.")

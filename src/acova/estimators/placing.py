@@ -85,7 +85,7 @@ def _round_clusters(
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters
         found = k_means(points, n_clusters, seed)
-    return found.cluster_centers_, np.full_like(found.cluster_centers_, max(found.inertia_ / points.size, 1e-6))
+    return found.centers, np.full_like(found.centers, max(found.inertia / points.size, 1e-6))
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,11 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
     with threadpool_limits(1):  # sums over threads come in no fixed order; on one thread a start repeats exactly
         found = None if given.points is None else k_means(given.points, n_clusters, seed)
         if given.mean is None or given.variance is None:
-            assert found is not None
-            return found.cluster_centers_, np.ones_like(found.cluster_centers_)
-        labels = likely_clusters(given.mean, n_clusters, seed) if found is None else found.labels_
+            if found is None:
+                msg = "clusters are placed by points or by posteriors; there are neither"
+                raise ValueError(msg)
+            return found.centers, np.ones_like(found.centers)
+        labels = likely_clusters(given.mean, n_clusters, seed) if found is None else found.labels
     return components_around(given.mean, given.variance, np.eye(n_clusters)[labels])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.preprocessing import normalize
@@ -22,8 +21,10 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.estimators.base import MultiViewClusterer, canonical_order
 from acova.estimators.checks import scaling_kinds
 from acova.estimators.method_presets import SHALLOW
+from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
+from acova.estimators.start import Partition, k_means
 
 Table = NDArray[np.float64]
 
@@ -31,7 +32,7 @@ Table = NDArray[np.float64]
 class TableClusterer(MultiViewClusterer):
     """k-means on tables made of the views; what `BSV`, `Concat` and `KNNImpute` share.
 
-    `assignments` have the column ``label``.
+    `assignments` have the column ``label``. Clusters are numbered by size, the largest first.
     """
 
     n_init: int
@@ -63,14 +64,16 @@ class TableClusterer(MultiViewClusterer):
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
-        fits: dict[str, KMeans] = {}
+        fits: dict[str, Partition] = {}
         with progress_bar(type(self).__name__, len(tables), shown=self.verbose) as report:
             for name, table in tables.items():
                 fits[name] = self._k_means(table)
                 if report is not None:
-                    report(name, 1, 1, [{"total": fits[name].inertia_}])
-        self._centers = [fit.cluster_centers_ for fit in fits.values()]
-        records = [{"phase": name, "epoch": fit.n_iter_, "total": fit.inertia_} for name, fit in fits.items()]
+                    report(name, 1, 1, [{"total": fits[name].inertia}])
+        self._centers = [
+            _by_size(table, fit.centers) for table, fit in zip(tables.values(), fits.values(), strict=True)
+        ]
+        records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
@@ -141,16 +144,15 @@ class TableClusterer(MultiViewClusterer):
             tables = [table / np.sqrt(table.shape[1]) for table in tables]
         return [normalize(table) for table in tables] if self.normalize_rows else tables
 
-    def _k_means(self, table: Table) -> KMeans:
+    def _k_means(self, table: Table) -> Partition:
         # Sums over threads come in no fixed order; one thread repeats exactly.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-            return KMeans(self.n_clusters, n_init=self.n_init, random_state=self.seed_).fit(table)
+            return k_means(table, self.n_clusters, self.seed_, self.n_init)
 
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
-        with threadpool_limits(1):
-            pairs = zip(tables.values(), self._centers, strict=True)
-            return np.column_stack([pairwise_distances_argmin(table, centers) for table, centers in pairs])
+        pairs = zip(tables.values(), self._centers, strict=True)
+        return np.column_stack([_nearest(table, centers) for table, centers in pairs])
 
     def _in_memory(self, views: Views | StoredViews) -> Views:
         if isinstance(views, StoredViews):
@@ -170,6 +172,22 @@ class TableClusterer(MultiViewClusterer):
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
         self._centers = listed("centers", tensors)
         self._means = listed("mean", tensors)
+
+
+def _nearest(table: Table, centers: Table) -> NDArray[np.int64]:
+    with threadpool_limits(1):
+        labels: NDArray[np.int64] = pairwise_distances_argmin(table, centers)
+    return labels
+
+
+def _by_size(table: Table, centers: Table) -> Table:
+    """Return the centres in the order of `cluster_order` of the rows nearest to them."""
+    for _ in range(ROUNDS):
+        order = cluster_order(_nearest(table, centers), len(centers))
+        if is_in_order(order):
+            break
+        centers = centers[order]
+    return centers
 
 
 def listed(kind: str, tensors: Mapping[str, Tensor]) -> list[Table]:

@@ -24,6 +24,7 @@ from acova.estimators.checks import check_in_memory, check_likelihoods, check_op
 from acova.estimators.consensus import Ensemble
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means
+from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
@@ -203,8 +204,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         records = runs[best].records
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
-        self._adopt(ensemble)
-        found = infer(ensemble, self._scaling, views, processes)
+        found = self._adopt_numbered(ensemble, prepared)
         self.summary_ = Summary.of(views, found.labels, self.n_clusters)
         self.provenance_ = provenance(prepared.jobs[0].device)
         if prepared.order is not None:
@@ -213,6 +213,22 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
         return self
+
+    def _adopt_numbered(self, ensemble: Ensemble, prepared: "Prepared") -> Inferred:
+        """Make trained networks the result, with their clusters in order; return what they say of the training data."""
+        found = self._infer_training(ensemble, prepared)
+        for _ in range(ROUNDS):
+            order = cluster_order(found.labels, self.n_clusters)
+            if all(map(is_in_order, (order, *ensemble.orders))):
+                break
+            ensemble = ensemble.renumbered(order)
+            found = self._infer_training(ensemble, prepared)
+        self._adopt(ensemble)
+        return found
+
+    def _infer_training(self, ensemble: Ensemble, prepared: "Prepared") -> Inferred:
+        """Return what networks say of the training data, in the order of training."""
+        return infer(ensemble, self._scaling, prepared.views, prepared.processes)
 
     def _adopt(self, ensemble: Ensemble) -> None:
         """Make trained networks the result."""

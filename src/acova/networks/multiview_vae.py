@@ -135,6 +135,10 @@ class MultiViewVAE(nn.Module):
         """Whether the correlation matrix has a parameter."""
         return hasattr(self, "correlation_parameter")
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.prior.renumber(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round the encoders' and decoders' products to this type in training; the fusion stays exact."""
         self.encoders.dtype = self.decoders.dtype = dtype

@@ -64,8 +64,6 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     n_correlations: int = 1
     elbo_weight: float = 1.0
     decay_every: int = 1
-    _scored: ClassVar[tuple[str, ...]] = ("reconstruction", "kl_z", "kl_c")
-    """Parts of the objective that make the score."""
 
     # --- learning -------------------------------------------------------------------------------
 
@@ -192,9 +190,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
         views, processes = prepared.views, prepared.processes
         self._settings = prepared.jobs[0].settings
-        streams = Streams(self.seed_).child("score")
-        parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
-        self.objectives_ = np.array([part["total"] for part in parts])
+        pairs = zip(prepared.jobs, runs, strict=True)
+        self.objectives_ = np.array([self._trained_objective(job, run.network, prepared) for job, run in pairs])
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if self.consensus and len(runs) > 1:
@@ -213,6 +210,17 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
         return self
+
+    def _trained_objective(self, job: Job, network: MultiViewVAE, prepared: "Prepared") -> float:
+        """Return the objective that was trained, over all training data: with its weights and neighbours."""
+        streams = Streams(self.seed_).child("score")
+        loss, targets = network.loss, job.targets or ()
+        if targets:
+            loss = partial(loss, fill_weight=job.settings.neighbor_weight**2)
+        parts = mean_objective(
+            network, self._scaling, prepared.views, streams, prepared.processes, loss=loss, targets=targets
+        )
+        return parts["total"]
 
     def _adopt_numbered(self, ensemble: Ensemble, prepared: "Prepared") -> Inferred:
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
@@ -266,14 +274,24 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         return self._infer(X, observed).weights
 
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
-        """Return the mean evidence lower bound per sample, up to the likelihoods' constants.
+        """Return the mean evidence lower bound of the samples' observed views, after scaling, in nats per sample.
 
-        The expectation over the latent vector is an average over draws (4 for small data) from a stream
-        of the model's own seed, so the value repeats exactly.
+        The model is the mixture prior and the decoders: Gaussian features with variance 1/2, Laplace features with
+        scale 1, Bernoulli features, each with its constant. Every feature counts once, whatever weight the recipe gave
+        it in training, and the alignment does not count. The posterior is the fused one. Cross-entropies of values
+        between 0 and 1 have no constant, and with them the score is a bound of no density.
+
+        Compare scores on the same samples with the same scaling alone: a sample with more views has a lower one. The
+        expectation over the latent vector is an average over draws (4 for small data) from a stream of the model's own
+        seed, so the value repeats exactly. Of a consensus it is that of the reference run.
         """
+        return self._mean_of("bound", X, observed)
+
+    def _mean_of(self, part: str, X: Any, observed: Any) -> float:
+        """Return the mean per sample of the bound, or of a part of the objective."""
         views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
-        parts = mean_objective(self.network_, self._scaling, views, streams)
-        return -sum(parts[name] for name in self._scored)
+        loss = self.network_.bound if part == "bound" else self.network_.loss
+        return mean_objective(self.network_, self._scaling, views, streams, loss=loss)[part]
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.

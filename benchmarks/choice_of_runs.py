@@ -1,11 +1,13 @@
 """Which of several runs to keep: compare ways to choose among ten runs without looking at classes.
 
-Half of the samples of complete data lack views; incomplete data are taken as they are. What is reported is the accuracy of the run that a rule
-chooses, the mean over the data sets' masks, beside that of the mean run (chance) and of the best one (the classes
-choose). Rows are appended to a file as they come, and a second call goes on from there::
+Half of the samples of complete data lack views; incomplete data are taken as they are. What is reported is the accuracy
+of the run that a rule chooses, averaged over masks and seeds, beside that of the mean run (chance) and of the best one
+(the classes choose). Rows are appended to a file as they come, and a second call goes on from there::
 
     OMP_NUM_THREADS=1 python benchmarks/choice_of_runs.py choice.jsonl
 
+The rules: the objective without neighbours and with the recipe's weights (`plain`), the objective as trained
+(`trained`), the evidence bound (`bound`), and the mean adjusted Rand index with the other runs (`agreement`).
 `CHOICE` are the data sets that the rule was chosen on, `REPORT` those it is reported on.
 """
 

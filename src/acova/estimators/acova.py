@@ -135,7 +135,8 @@ class ACOVA(VariationalClusterer):
     Attributes
     ----------
     labels_ : array of shape (n_samples,)
-        Cluster of each training sample.
+        Cluster of each training sample. Clusters are numbered by size, the largest first; of two with as many
+        samples, the one whose first sample comes first in the order of the index.
     probabilities_ : array of shape (n_samples, n_clusters)
         Probability of each cluster.
     agreement_ : array of shape (n_samples,)
@@ -157,7 +158,8 @@ class ACOVA(VariationalClusterer):
         guards acted: ``clipped`` (steps whose gradient was shortened), ``floored`` (standard deviations of a
         sample at `min_std`, on average) and ``empty_clusters``.
     objective_ : float
-        Final objective on the training data, by which `n_init` chooses.
+        Final objective on the training data, as it was trained (with its weights and neighbours), by which `n_init`
+        chooses. It compares runs of one fit; `score` is the evidence bound.
     objectives_ : array of shape (n_init,)
         Final objectives of all runs.
     n_iter_ : int

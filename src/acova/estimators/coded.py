@@ -97,7 +97,10 @@ class CodeClusterer(VariationalClusterer):
         self._n_features_out = self._count_features()
 
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
-        """Return minus the mean objective per sample (see `objective_`): there is no generative model whose evidence it could bound."""
+        """Return minus the mean objective per sample (see `objective_`).
+
+        There is no generative model whose evidence it could bound.
+        """
         return -self._mean_of("total", X, observed)
 
     def _count_features(self) -> int:

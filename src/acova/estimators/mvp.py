@@ -181,7 +181,10 @@ class MVP(VariationalClusterer):
             )
 
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
-        """Return minus the mean objective per sample (see `objective_`): its divergences between exchanged estimates bound no evidence."""
+        """Return minus the mean objective per sample (see `objective_`).
+
+        The divergences between exchanged estimates are not those of a bound on the evidence.
+        """
         return -self._mean_of("total", X, observed)
 
     @staticmethod

@@ -13,7 +13,7 @@ SIZE, N = (20, 20), 120
 
 
 def easy() -> Views:
-    """Return three clusters of unequal size, ten standard deviations apart in two views; a fifth of samples is incomplete."""
+    """Return three clusters of unequal size, ten standard deviations apart; a fifth of the samples is incomplete."""
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [30, 50, 40])
     corners = [10 / np.sqrt(2) * np.eye(3) @ np.linalg.qr(rng.normal(size=(size, 3)))[0].T for size in SIZE]

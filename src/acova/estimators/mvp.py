@@ -42,7 +42,7 @@ class MVP(VariationalClusterer):
     permutation_weight : float
         Weight of the divergences between estimates and exchanged estimates.
     n_init : int
-        Number of independent runs; the one with the lowest objective is kept, or all with `consensus`.
+        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`.
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
     warmup_epochs : int

@@ -19,7 +19,7 @@ Renumbering changes the order of sums, so a sample exactly between two clusters 
 """
 
 
-def cluster_order(labels: NDArray[np.integer[Any]], n_clusters: int) -> NDArray[np.intp]:
+def cluster_order(labels: NDArray[Any], n_clusters: int) -> NDArray[np.intp]:
     """Return the clusters from the largest to the smallest; of equal ones, the one with the earlier first sample first.
 
     Empty clusters come last and keep their order.
@@ -45,7 +45,7 @@ def cluster_order(labels: NDArray[np.integer[Any]], n_clusters: int) -> NDArray[
     return np.lexsort((first, -sizes))
 
 
-def renumbered(labels: NDArray[np.integer[Any]], order: NDArray[np.intp]) -> NDArray[np.intp]:
+def renumbered(labels: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the labels after the clusters were brought into an order."""
     numbers: NDArray[np.intp] = np.argsort(order)[labels]
     return numbers

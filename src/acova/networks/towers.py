@@ -44,15 +44,15 @@ class Tower(nn.Module):
     @torch.no_grad()
     def permute_inputs(self, order: Tensor) -> None:
         """Let input k be what input ``order[k]`` was."""
-        weight = self.layers[0].weight
+        weight = self.get_parameter("layers.0.weight")
         weight.copy_(weight[order])
 
     @torch.no_grad()
     def permute_outputs(self, order: Tensor) -> None:
         """Let output k be what output ``order[k]`` was; of a tower that does not end in ReLU."""
-        last = self.layers[-1]
-        last.weight.copy_(last.weight[:, order])
-        last.bias.copy_(last.bias[order])
+        for name in ("weight", "bias"):
+            parameter = self.get_parameter(f"layers.{len(self.layers) - 1}.{name}")
+            parameter.copy_(parameter[..., order])
 
 
 class BatchNorm(nn.Module):

@@ -7,6 +7,7 @@ import torch
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from torch.distributions import Bernoulli, Categorical, Laplace, Normal, kl_divergence
 
 from acova import ACOVA, Views
 from acova.base import DataError, OptionError, Streams, TrainingError
@@ -236,18 +237,42 @@ def test_one_cluster_is_allowed(toy):
     assert (model.labels_ == 0).all()
 
 
-def test_score_is_the_mean_elbo_of_the_training_objective(toy, fitted):
-    """Rebuilt from the network, with the documented draws."""
-    views, _ = toy
-    scaled, observed = tensors(views, fitted._scaling, torch.device("cpu"))
-    streams = Streams(fitted.seed_).child("score")
-    values = []
+@pytest.mark.parametrize("likelihood", ["gaussian", "laplace", "bernoulli"])
+@pytest.mark.parametrize("assignment", ["draw", "exact"])
+def test_score_is_the_evidence_bound_of_the_stated_model(likelihood, assignment):
+    """Rebuilt with torch's own distributions from what the network encodes and decodes, with the documented draws."""
+    views, _ = make_toy(n_samples=60)
+    arrays = [(a > 0).astype(float) if likelihood == "bernoulli" else a for a in views.arrays]
+    settings = {**SMALL, "likelihood": likelihood, "assignment": assignment, "reconstruction_scale": 50.0}
+    model = ACOVA(3, **settings).fit(arrays, observed=views.observed)
+    network = model.network_
+    assert (network.reconstruction_weights != 1).all()
+    scaled, observed = tensors(Views.of(arrays, views.observed), model._scaling, torch.device("cpu"))
+    fused = network.posterior(scaled, observed)
+    posterior = Normal(fused.mean.unsqueeze(1), fused.variance.sqrt().unsqueeze(1))
+    log_weights, means, variances = network.prior()
+    to_clusters = kl_divergence(posterior, Normal(means, variances.sqrt())).sum(-1)
+    bounds = []
     for draw in range(4):
-        noise = torch.empty(len(views), 2, SMALL["latent_dim"])
-        fill_noise(noise, [(0, len(views))], streams, draw)
-        parts = fitted.network_.loss(scaled, observed, noise)
-        values.append((parts["reconstruction"] + parts["kl_z"] + parts["kl_c"]).mean().item())
-    assert fitted.score(views) == pytest.approx(-np.mean(values), rel=1e-5)
+        noise = torch.empty(60, 2, SMALL["latent_dim"])
+        fill_noise(noise, [(0, 60)], Streams(model.seed_).child("score"), draw)
+        decoded, assigned = (fused.mean + fused.variance.sqrt() * noise[:, n] for n in (0, 1))
+        joint = log_weights + Normal(means, variances.sqrt()).log_prob(assigned.unsqueeze(1)).sum(-1)
+        assignments = Categorical(logits=joint if assignment == "draw" else log_weights - to_clusters)
+        bound = -(assignments.probs * to_clusters).sum(-1) - kl_divergence(assignments, Categorical(logits=log_weights))
+        for v, output in enumerate(network.decode([decoded] * 3, observed)):
+            family = {
+                "gaussian": Normal(output, 0.5**0.5),
+                "laplace": Laplace(output, torch.ones(())),
+                "bernoulli": Bernoulli(logits=output),
+            }[likelihood]
+            bound += torch.where(observed[:, v], family.log_prob(scaled[v]).sum(-1), 0.0)
+        bounds.append(bound.mean().item())
+    assert model.score(arrays, observed=views.observed) == pytest.approx(np.mean(bounds), rel=1e-4)
+
+
+def test_score_falls_when_the_data_move_away(toy, fitted):
+    views, _ = toy
     worse = Views.of({n: a + 5 for n, a in zip(views.names, views.arrays, strict=True)})
     assert fitted.score(worse) < fitted.score(views)
 
@@ -259,8 +284,21 @@ def test_more_runs_keep_the_one_with_the_lowest_objective(toy, fitted):
     assert model.objective_ == model.objectives_.min()
     assert model.objectives_[0] == fitted.objective_
     assert len(set(model.objectives_)) == 3
-    elbo_and_alignment = -model.score(views)
-    assert elbo_and_alignment < model.objective_
+
+
+@pytest.mark.parametrize("neighbor_weight", [0.0, 0.5])
+def test_runs_are_chosen_by_what_was_trained(toy, neighbor_weight):
+    """The objective of the last epoch's kind: with neighbours' targets, filled views and the views' weights."""
+    model = ACOVA(3, **SMALL, neighbor_weight=neighbor_weight).fit(toy[0])
+    job = model._prepare(toy[0], None).jobs[0]
+    assert (job.targets is not None) == (neighbor_weight > 0)
+    values = []
+    for draw in range(4):
+        noise = torch.empty(len(toy[0]), 2, SMALL["latent_dim"])
+        fill_noise(noise, [(0, len(toy[0]))], Streams(model.seed_).child("score"), draw)
+        batch = [*job.views, *(job.targets or ())]
+        values.append(model.network_.loss(batch, job.observed, noise, fill_weight=neighbor_weight**2)["total"])
+    assert model.objective_ == pytest.approx(torch.stack(values).mean().item(), rel=1e-5)
 
 
 def test_fixed_correlations_stay_as_given(toy):

@@ -17,7 +17,7 @@ from acova.estimators.coded import CodeClusterer
 from acova.estimators.registry import METHODS
 from acova.estimators.tables import TableClusterer
 from acova.metrics import clustering_accuracy
-from conftest import SMALL, make_toy
+from conftest import SMALL, AnotherKMeans, make_toy
 
 SETTINGS: dict[str, dict] = {
     "DVIMC": {"pretrain_epochs": 20, "epochs": 20, "alpha": 1.0},
@@ -114,6 +114,35 @@ def test_shuffled_rows_keep_their_labels(name, toy):
     model = make(name).fit(shuffled)
     assert list(model.index_) != list(plain.index)
     pd.testing.assert_frame_equal(model.assignments().loc[plain.index], plain)
+    assert_numbered_by_size(plain["label"].sort_index().to_numpy())
+
+
+def assert_numbered_by_size(labels):
+    """Check the numbers of labels that are in the canonical order of the samples."""
+    sizes = np.bincount(labels, minlength=3)
+    first = [np.argmax(labels == k) if size else len(labels) for k, size in enumerate(sizes)]
+    assert list(zip(-sizes, first, strict=True)) == sorted(zip(-sizes, first, strict=True))
+
+
+def test_the_largest_cluster_is_number_0(model, toy):
+    assert_numbered_by_size(model.labels_)
+    assert_numbered_by_size(model.predict(toy[0]))
+
+
+def test_clusters_that_other_restarts_find_under_other_numbers_change_nothing(name, monkeypatch):
+    views, _ = toy_of_methods(missing=0.2)
+    plain = make(name).fit(views)
+    monkeypatch.setattr("acova.estimators.start.KMeans", AnotherKMeans)
+    if name == "CPSPAN":  # the codes of a view alone are no clear clusters: other restarts find others there
+        monkeypatch.setattr(AnotherKMeans, "restarts_later", 0)
+    other = make(name).fit(views)
+    pd.testing.assert_frame_equal(other.assignments(), plain.assignments(), check_exact=True)
+    np.testing.assert_array_equal(other.predict(views), plain.predict(views))
+    for part in ("weights_", "means_", "variances_", "latent_", "cluster_centers_", "objectives_"):
+        if hasattr(plain, part):
+            np.testing.assert_array_equal(getattr(other, part), getattr(plain, part), err_msg=part)
+    # All but the iterations of k-means, which are those of the restart.
+    pd.testing.assert_series_equal(other.history_["total"], plain.history_["total"], check_exact=True)
 
 
 def test_swapped_views_give_the_same_clusters_to_predict_with(name, model, toy):

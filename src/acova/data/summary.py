@@ -53,14 +53,15 @@ class Summary:
             patterns, counts = count_patterns(
                 np.vstack([patterns, block.observed]), np.append(counts, np.ones(stop - start, dtype=np.int64))
             )
-            mine = _piece(labels, start, stop)
+            mine = labels_between(labels, start, stop)
             for v, moment in enumerate(moments):
                 moment.add(block.rows(v), mine[block.observed[:, v]])
         means, stds = zip(*(moment.result() for moment in moments), strict=True)
         return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
 
 
-def _piece(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+def labels_between(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
+    """Return the labels of the samples from `start` to before `stop`, read anew if they are on disk."""
     if not isinstance(labels, np.memmap):
         return labels[start:stop]
     # Read, for the pages of a map that was touched stay in memory.

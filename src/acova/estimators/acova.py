@@ -47,7 +47,7 @@ class ACOVA(VariationalClusterer):
         Where a learned correlation starts: a random positive one (as published), none, the cosine
         similarity of the pretrained codes, a constant or a matrix.
     n_init : int
-        Number of independent runs; the one with the lowest objective is kept, or all with `consensus`.
+        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`.
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
     pretrain_epochs : int or None
@@ -135,7 +135,8 @@ class ACOVA(VariationalClusterer):
     Attributes
     ----------
     labels_ : array of shape (n_samples,)
-        Cluster of each training sample.
+        Cluster of each training sample. Clusters are numbered by size, the largest first; of two with as many
+        samples, the one whose first sample comes first in the order of the index.
     probabilities_ : array of shape (n_samples, n_clusters)
         Probability of each cluster.
     agreement_ : array of shape (n_samples,)
@@ -157,7 +158,8 @@ class ACOVA(VariationalClusterer):
         guards acted: ``clipped`` (steps whose gradient was shortened), ``floored`` (standard deviations of a
         sample at `min_std`, on average) and ``empty_clusters``.
     objective_ : float
-        Final objective on the training data, by which `n_init` chooses.
+        Final objective on the training data, as it was trained (with its weights and neighbours), by which `n_init`
+        chooses. It compares runs of one fit; `score` is the evidence bound.
     objectives_ : array of shape (n_init,)
         Final objectives of all runs.
     n_iter_ : int

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from acova.data import Views
 from acova.engine import ALONE, ParameterGroup, Phase, Processes, Trainer, generator
 from acova.estimators.checks import NOT_NEGATIVE
 from acova.estimators.coded import DEFAULTS, CodeClusterer
+from acova.estimators.consensus import Ensemble
+from acova.estimators.inference import Inferred
 from acova.estimators.placing import in_chunks, place_by_k_means
-from acova.estimators.recipe import Job, TrainedRun, rates
+from acova.estimators.recipe import Job, rates
 from acova.estimators.variational import Prepared
 from acova.networks import AlignedAutoencoders
 from acova.networks.aligned import IMPUTATIONS
@@ -119,25 +121,22 @@ class AlignedClusterer(CodeClusterer):
     def _set_donors(cls, job: Job, network: AlignedAutoencoders, codes: Tensor, observed: Tensor) -> None:
         network.donors.set(codes, observed)
 
-    def _finish(self, prepared: Prepared, runs: Sequence[TrainedRun]) -> Self:
-        super()._finish(prepared, runs)
-        job = prepared.jobs[0]
-        if job.hidden is not None and job.views is not None and job.observed is not None:
-            self._relabel(job.views, job.observed, job.hidden, prepared.order)
-        return self
-
     @torch.no_grad()
-    def _relabel(self, views: list[Tensor], observed: Tensor, hidden: list[Tensor], order: Any) -> None:
-        """Tell the clusters of the training samples with the donors that hidden cells find."""
+    def _infer_training(self, ensemble: Ensemble, prepared: Prepared) -> Inferred:
+        """Return what networks say of the training data; an oracle finds donors by what is hidden."""
+        found, job = super()._infer_training(ensemble, prepared), prepared.jobs[0]
+        if job.hidden is None or job.views is None or job.observed is None:
+            return found
         shares = []
-        for network, names in zip(self._ensemble.networks, self._ensemble.orders, strict=True):
-            points = _points(network, views, observed, hidden)
+        for network, names in zip(ensemble.networks, ensemble.orders, strict=True):
+            points = _points(network, job.views, job.observed, job.hidden)
             shares.append(network.prior.log_responsibilities(points).exp()[:, names])
-        each, back = torch.stack(shares), np.argsort(order)
+        each = torch.stack(shares)
         mean = each.mean(0)
-        self.probabilities_ = mean.cpu().numpy()[back]
-        self.labels_ = self.probabilities_.argmax(1)
-        self.agreement_ = (each.argmax(-1) == mean.argmax(-1)).float().mean(0).cpu().numpy()[back]
+        labels = mean.argmax(1)
+        agreement = (each.argmax(-1) == labels).float().mean(0)
+        told = {"labels": labels, "probabilities": mean, "agreement": agreement}
+        return replace(found, **{name: part.cpu().numpy() for name, part in told.items()})
 
 
 def _phase(trainer: Trainer, jobs: Sequence[Job], name: str, epochs: str, rate: str, loss: Any) -> Phase:

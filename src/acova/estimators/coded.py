@@ -45,7 +45,6 @@ class CodeClusterer(VariationalClusterer):
     """A method that learns a code per view; a contrast, an alignment or a prediction links the codes of the views."""
 
     drop_last: bool = False
-    _scored: ClassVar[tuple[str, ...]] = ("total",)
     _least_views: ClassVar[int] = 1
     _of_complete: ClassVar[bool] = False
     """Whether only samples that have all views are trained on."""
@@ -95,6 +94,13 @@ class CodeClusterer(VariationalClusterer):
             network.requires_grad_(False)
         self._ensemble, self.network_ = ensemble, ensemble.network
         self._n_features_out = self._count_features()
+
+    def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
+        """Return minus the mean objective per sample (see `objective_`).
+
+        There is no generative model whose evidence it could bound.
+        """
+        return -self._mean_of("total", X, observed)
 
     def _count_features(self) -> int:
         self.means_ = self.network_.prior.means.cpu().numpy()

@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from acova.networks import MultiViewVAE
 
 _ROUNDS = 20
+_EQUAL = 1e-6
+"""Share by which agreements must differ; rounding does not decide between runs that agree equally well."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Ensemble:
     orders : array of int, shape (R, K)
         ``orders[r, k]`` is the cluster of run r that is cluster k of the result.
     reference : int
-        The run that the others are closest to; its clusters keep their numbers, and its latent space is shown.
+        The run that the others are closest to; its latent space is shown.
     """
 
     networks: Sequence[MultiViewVAE]
@@ -33,6 +36,13 @@ class Ensemble:
     def of_one(cls, network: MultiViewVAE) -> "Ensemble":
         """Return what a single network says."""
         return cls([network], np.arange(len(network.prior.logits))[None])
+
+    def renumbered(self, order: NDArray[np.intp]) -> "Ensemble":
+        """Give cluster ``order[k]`` of the result the number k, in every network as well, which is changed in place."""
+        for network, names in zip(self.networks, self.orders, strict=True):
+            network.renumber(torch.from_numpy(names[order]).to(network.prior.logits.device))
+        same = np.broadcast_to(np.arange(len(order)), self.orders.shape)
+        return Ensemble(self.networks, same.copy(), self.reference)
 
     @property
     def network(self) -> MultiViewVAE:
@@ -77,7 +87,8 @@ def match_runs(overlap: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
     runs = range(len(overlap))
     pairs = [[_matched(overlap[r, s]) for s in runs] for r in runs]
     shared = np.array([[_shared(overlap[r, s], pairs[r][s]) for s in runs] for r in runs])
-    reference = int(shared.sum(axis=1).argmax())
+    totals = shared.sum(axis=1)
+    reference = int(np.flatnonzero(totals >= (1 - _EQUAL) * totals.max())[0])
     orders = np.array(pairs[reference])
     for _ in range(_ROUNDS):
         before = orders.copy()

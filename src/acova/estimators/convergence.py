@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+
+from acova.estimators.start import Partition
 
 _NEARLY_ALL = 0.95
 """Share of the samples from which one cluster holds nearly everything."""
@@ -47,16 +48,16 @@ def doubts_about(
     return found
 
 
-def doubts_about_k_means(fits: Iterable[tuple[str, KMeans]], n_clusters: int) -> list[str]:
+def doubts_about_k_means(fits: Iterable[tuple[str, Partition]], n_clusters: int) -> list[str]:
     """Return what speaks against fits of k-means, each with the name of its table."""
     found = []
     for name, fit in fits:
-        if fit.n_clusters < n_clusters:
+        if fit.n_distinct < n_clusters:
             found.append(
-                f"{name}: only {fit.n_clusters} rows differ, fewer than n_clusters={n_clusters}, so clusters are empty."
+                f"{name}: only {fit.n_distinct} rows differ, fewer than n_clusters={n_clusters}, so clusters are empty."
             )
-        elif fit.n_iter_ >= fit.max_iter:
-            found.append(f"{name}: k-means did not converge in {fit.max_iter} iterations.")
+        elif not fit.converged:
+            found.append(f"{name}: k-means did not converge in {fit.n_iter} iterations.")
     return found
 
 

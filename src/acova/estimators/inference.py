@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -163,22 +163,39 @@ def mean_objective(
     views: Views | StoredViews,
     streams: Streams,
     processes: Processes = ALONE,
+    *,
+    loss: Callable[..., dict[str, Tensor]] | None = None,
+    targets: Sequence[Tensor] = (),
 ) -> dict[str, float]:
-    """Return the objective and its parts by name, averaged over the samples and several draws.
+    """Return the parts of a loss by name, averaged over the samples and several draws.
 
     Four draws for small data, fewer where the average over many samples is as sure.
+
+    Parameters
+    ----------
+    network : network
+    scaling : Scaling
+    views : Views or StoredViews
+    streams : Streams
+    processes : Processes
+    loss : function of views, observed and noise, optional
+        By default the network's own.
+    targets : sequence of V tensors, optional
+        What is decoded to if it is not the views themselves; this process's share of the samples.
     """
+    loss = network.loss if loss is None else loss
     share = processes.share(views.n_samples)
     draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
     sums: dict[str, Tensor] = {}
     with _computation(network, views):
         for start in range(share.start, max(share.stop, share.start + 1), CHUNK):
             stop = min(start + CHUNK, share.stop)
-            batch = tensors(_rows(views, start, stop), scaling, _device(network))
+            inputs, observed = tensors(_rows(views, start, stop), scaling, _device(network))
+            inputs += [target[start - share.start : stop - share.start] for target in targets]
             noise = torch.empty(stop - start, *network.noise_shape, dtype=torch.float32)
             for draw in range(draws):
                 fill_noise(noise, [(start, stop)], streams, draw)
-                for name, part in network.loss(*batch, noise.to(batch[1].device)).items():
+                for name, part in loss(inputs, observed, noise.to(observed.device)).items():
                     sums[name] = sums.get(name, 0) + part.double().sum().cpu()
     totals = processes.sum(torch.stack(list(sums.values()))) / (views.n_samples * draws)
     return dict(zip(sums, totals.tolist(), strict=True))

@@ -42,7 +42,7 @@ class MVP(VariationalClusterer):
     permutation_weight : float
         Weight of the divergences between estimates and exchanged estimates.
     n_init : int
-        Number of independent runs; the one with the lowest objective is kept, or all with `consensus`.
+        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`.
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
     warmup_epochs : int
@@ -99,7 +99,6 @@ class MVP(VariationalClusterer):
     neighbor_weight = 0.0
     cluster_start = "fused"
     _words: ClassVar[Any] = {"output": tuple(OUTPUTS)}
-    _scored = ("total",)
 
     def __init__(
         self,
@@ -179,6 +178,13 @@ class MVP(VariationalClusterer):
             permutation_weight=self.permutation_weight,
             generator=generator(streams.integer("weights")),
         )
+
+    def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
+        """Return minus the mean objective per sample (see `objective_`).
+
+        The divergences between exchanged estimates are not those of a bound on the evidence.
+        """
+        return -self._mean_of("total", X, observed)
 
     @staticmethod
     def _train(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[CyclicVAE]) -> None:

@@ -81,7 +81,7 @@ def _round_clusters(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     with single_threaded():
         found = k_means(points, n_clusters, seed)
-    return found.cluster_centers_, np.full_like(found.cluster_centers_, max(found.inertia_ / points.size, 1e-6))
+    return found.centers, np.full_like(found.centers, max(found.inertia / points.size, 1e-6))
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run
 def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     with single_threaded():  # so that a start repeats exactly
         if given.posterior is None:
-            centers = k_means(given.points, n_clusters, seed).cluster_centers_
+            centers = k_means(given.points, n_clusters, seed).centers
             return centers, np.ones_like(centers)
         if given.by_likelihood:
             labels = likely_clusters(given.points, n_clusters, seed)
         else:
-            labels = k_means(given.points, n_clusters, seed).labels_
+            labels = k_means(given.points, n_clusters, seed).labels
         return components_around(*given.posterior, np.eye(n_clusters)[labels])
 
 

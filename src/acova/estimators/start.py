@@ -1,14 +1,17 @@
 """Where training of the mixture prior and of the correlation matrix starts."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
 from torch import Tensor
 
 from acova.base import OptionError
+from acova.estimators.numbering import cluster_order, renumbered
 from acova.functional import constant_correlation, correlation_matrix, log_joint
 
 CORRELATION_STARTS = ("random", "identity", "similarity")
@@ -45,17 +48,39 @@ def averaged_codes(
     return np.asarray(total / seen.sum(axis=1))
 
 
-def k_means(points: NDArray[np.float64], n_clusters: int, seed: int, *, n_init: int = 10) -> KMeans:
-    """Return the best of several k-means fits; on one thread it is the same for the same seed.
+@dataclass(frozen=True)
+class Partition:
+    """What k-means found in points (N, D), with the clusters in the order of `cluster_order`.
 
-    Where fewer than `n_clusters` points differ, every one of them is a centre, some of them twice; only the first of
-    equal centres gets points.
+    Attributes
+    ----------
+    labels : array of shape (N,)
+    centers : array of shape (K, D)
+        Where fewer than K points differ, every one of them is a centre, some of them twice; only the first of equal
+        centres has points.
+    inertia : float
+        Sum of the squared distances to the centres.
+    n_iter : int
+        Iterations of the best restart.
+    n_distinct : int
+        Number of centres that differ.
+    converged : bool
+        Whether the best restart ended before its last iteration.
     """
+
+    labels: NDArray[np.intp]
+    centers: NDArray[np.float64]
+    inertia: float
+    n_iter: int
+    n_distinct: int
+    converged: bool
+
+
+def k_means(points: NDArray[np.float64], n_clusters: int, seed: int, n_init: int = 10) -> Partition:
+    """Return the best of several k-means fits; on one thread it is the same for the same seed."""
     count = _count_distinct(points, n_clusters)
-    found = KMeans(count, n_init=n_init, random_state=seed % 2**32).fit(points)
-    if count < n_clusters:
-        found.cluster_centers_ = found.cluster_centers_[np.arange(n_clusters) % count]
-    return found
+    found = _in_order(points, KMeans(count, n_init=n_init, random_state=seed % 2**32).fit(points))
+    return replace(found, centers=found.centers[np.arange(n_clusters) % count])
 
 
 def _count_distinct(points: NDArray[np.float64], most: int) -> int:
@@ -68,8 +93,24 @@ def _count_distinct(points: NDArray[np.float64], most: int) -> int:
     return len(seen)
 
 
+def _in_order(points: NDArray[np.float64], found: KMeans) -> Partition:
+    """Return what k-means found with canonical numbers, the same bits whichever restart found the clusters."""
+    order = cluster_order(found.labels_, found.n_clusters)
+    labels = renumbered(found.labels_, order)
+    centers = np.array(found.cluster_centers_[order], dtype=np.float64)
+    # Centres are sums in the order of the restart's numbers. They are taken anew, in the new order, where k-means
+    # has converged; where it stopped by its tolerance, its centres are not yet the means of the clusters.
+    sizes = np.bincount(labels, minlength=found.n_clusters)
+    means = np.eye(found.n_clusters)[labels].T @ points / np.maximum(sizes, 1)[:, None]
+    same = np.isclose(means, centers, rtol=1e-9, atol=1e-9 * np.abs(points).max()).all(axis=1)
+    centers[same] = means[same]
+    inertia = float(np.square(points - centers[labels]).sum())
+    n_iter = int(found.n_iter_)
+    return Partition(labels, centers, inertia, n_iter, found.n_clusters, n_iter < found.max_iter)
+
+
 def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
-    """Return the clusters (N,) of the k-means under which a diagonal Gaussian mixture is likeliest.
+    """Return the clusters (N,) of the k-means under which a diagonal Gaussian mixture is likeliest, largest first.
 
     The latent dimensions differ in spread, and a wide one need not be the one that tells clusters apart. So k-means is
     tried with the dimensions as they are, divided by the root of their standard deviation, and divided by it, ten times
@@ -83,14 +124,17 @@ def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> ND
     """
     rows = mean if len(mean) <= _ROWS else mean[np.arange(_ROWS) * len(mean) // _ROWS]
     spread = np.maximum(rows.std(axis=0), np.finfo(np.float32).tiny)
-    tries = [
+    tried = (
         (k_means(rows / scale, n_clusters, seed + number, n_init=1), scale)
         for scale in (spread**power for power in _POWERS)
         for number in range(_RESTARTS)
-    ]
-    found, scale = max(tries, key=lambda each: mixture_likelihood(rows, each[0].labels_, n_clusters))
-    labels: NDArray[np.intp] = found.predict(mean / scale)
-    return labels
+    )
+    # The same clusters have the same likelihood to the last bit, and of equals `max` returns the first.
+    found, scale = max(tried, key=lambda each: mixture_likelihood(rows, each[0].labels, n_clusters))
+    if rows is mean:
+        return found.labels
+    labels = pairwise_distances_argmin(mean / scale, found.centers)
+    return renumbered(labels, cluster_order(labels, n_clusters))
 
 
 def mixture_likelihood(points: NDArray[np.float64], labels: NDArray[np.integer[Any]], n_clusters: int) -> float:

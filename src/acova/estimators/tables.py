@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
@@ -21,9 +20,10 @@ from acova.estimators.checks import check_flag, scaling_kinds
 from acova.estimators.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.estimators.extremes import learn_scaling, scaled
 from acova.estimators.method_presets import SHALLOW
+from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
-from acova.estimators.start import k_means
+from acova.estimators.start import Partition, k_means
 
 _ROWS = 16384
 Table = NDArray[np.float64]
@@ -32,7 +32,7 @@ Table = NDArray[np.float64]
 class TableClusterer(MultiViewClusterer):
     """k-means on tables made of the views; what `BSV`, `Concat` and `KNNImpute` share.
 
-    `assignments` have the column ``label``.
+    `assignments` have the column ``label``. Clusters are numbered by size, the largest first.
     """
 
     n_init: int
@@ -65,14 +65,16 @@ class TableClusterer(MultiViewClusterer):
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
-        fits: dict[str, KMeans] = {}
+        fits: dict[str, Partition] = {}
         with progress_bar(type(self).__name__, len(tables), shown=self.verbose) as report:
             for name, table in tables.items():
                 fits[name] = self._k_means(table)
                 if report is not None:
-                    report(name, 1, 1, [{"total": fits[name].inertia_}])
-        self._centers = [fit.cluster_centers_ for fit in fits.values()]
-        records = [{"phase": name, "epoch": fit.n_iter_, "total": fit.inertia_} for name, fit in fits.items()]
+                    report(name, 1, 1, [{"total": fits[name].inertia}])
+        self._centers = [
+            _by_size(table, fit.centers) for table, fit in zip(tables.values(), fits.values(), strict=True)
+        ]
+        records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
@@ -152,14 +154,13 @@ class TableClusterer(MultiViewClusterer):
             tables = [table / np.sqrt(table.shape[1]) for table in tables]
         return [normalize(table) for table in tables] if self.normalize_rows else tables
 
-    def _k_means(self, table: Table) -> KMeans:
+    def _k_means(self, table: Table) -> Partition:
         with single_threaded():
-            return k_means(table, self.n_clusters, self.seed_, n_init=self.n_init)
+            return k_means(table, self.n_clusters, self.seed_, self.n_init)
 
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
-        with single_threaded():
-            pairs = zip(tables.values(), self._centers, strict=True)
-            return np.column_stack([_nearest(table, centers) for table, centers in pairs])
+        pairs = zip(tables.values(), self._centers, strict=True)
+        return np.column_stack([_nearest(table, centers) for table, centers in pairs])
 
     def _in_memory(self, views: Views | StoredViews) -> Views:
         if isinstance(views, StoredViews):
@@ -185,9 +186,20 @@ def _nearest(table: Table, centers: Table) -> NDArray[np.int64]:
     """Return the nearest centre of each row, leaving out the row's own square, in which far rows' differences drown."""
     half = 0.5 * np.square(centers).sum(axis=1)
     found = np.empty(len(table), dtype=np.int64)
-    for rows in gen_batches(len(table), _ROWS):
-        found[rows] = (half - table[rows] @ centers.T).argmin(axis=1)
+    with single_threaded():
+        for rows in gen_batches(len(table), _ROWS):
+            found[rows] = (half - table[rows] @ centers.T).argmin(axis=1)
     return found
+
+
+def _by_size(table: Table, centers: Table) -> Table:
+    """Return the centres in the order of `cluster_order` of the rows nearest to them."""
+    for _ in range(ROUNDS):
+        order = cluster_order(_nearest(table, centers), len(centers))
+        if is_in_order(order):
+            break
+        centers = centers[order]
+    return centers
 
 
 def listed(kind: str, tensors: Mapping[str, Tensor]) -> list[Table]:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from acova.estimators.convergence import doubts_about, warn_of
 from acova.estimators.extremes import learn_scaling, overflow_allowed
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means, neighbour_products
+from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
@@ -65,8 +66,6 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     n_correlations: int = 1
     elbo_weight: float = 1.0
     decay_every: int = 1
-    _scored: ClassVar[tuple[str, ...]] = ("reconstruction", "kl_z", "kl_c")
-    """Parts of the objective that make the score."""
 
     # --- learning -------------------------------------------------------------------------------
 
@@ -197,9 +196,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
         views, processes = prepared.views, prepared.processes
         self._settings = prepared.jobs[0].settings
-        streams = Streams(self.seed_).child("score")
-        parts = [mean_objective(run.network, self._scaling, views, streams, processes) for run in runs]
-        self.objectives_ = np.array([part["total"] for part in parts])
+        pairs = zip(prepared.jobs, runs, strict=True)
+        self.objectives_ = np.array([self._trained_objective(job, run.network, prepared) for job, run in pairs])
         if not np.isfinite(self.objectives_).all():
             msg = (
                 f"{type(self).__name__}: training diverged: the loss of the training data is not finite. Keep "
@@ -215,8 +213,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         records = runs[best].records
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
-        self._adopt(ensemble)
-        found = infer(ensemble, self._scaling, views, processes)
+        found = self._adopt_numbered(ensemble, prepared)
         self.summary_ = Summary.of(views, found.labels, self.n_clusters)
         self.provenance_ = provenance(prepared.jobs[0].device)
         if prepared.order is not None:
@@ -229,6 +226,33 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         if processes.is_first:
             warn_of(type(self).__name__, self.warnings_, stacklevel=4)
         return self
+
+    def _trained_objective(self, job: Job, network: MultiViewVAE, prepared: "Prepared") -> float:
+        """Return the objective that was trained, over all training data: with its weights and neighbours."""
+        streams = Streams(self.seed_).child("score")
+        loss, targets = network.loss, job.targets or ()
+        if targets:
+            loss = partial(loss, fill_weight=job.settings.neighbor_weight**2)
+        parts = mean_objective(
+            network, self._scaling, prepared.views, streams, prepared.processes, loss=loss, targets=targets
+        )
+        return parts["total"]
+
+    def _adopt_numbered(self, ensemble: Ensemble, prepared: "Prepared") -> Inferred:
+        """Make trained networks the result, with their clusters in order; return what they say of the training data."""
+        found = self._infer_training(ensemble, prepared)
+        for _ in range(ROUNDS):
+            order = cluster_order(found.labels, self.n_clusters)
+            if all(map(is_in_order, (order, *ensemble.orders))):
+                break
+            ensemble = ensemble.renumbered(order)
+            found = self._infer_training(ensemble, prepared)
+        self._adopt(ensemble)
+        return found
+
+    def _infer_training(self, ensemble: Ensemble, prepared: "Prepared") -> Inferred:
+        """Return what networks say of the training data, in the order of training."""
+        return infer(ensemble, self._scaling, prepared.views, prepared.processes)
 
     def _adopt(self, ensemble: Ensemble) -> None:
         """Make trained networks the result."""
@@ -281,14 +305,24 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         return self._infer(X, observed).weights
 
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
-        """Return the mean evidence lower bound per sample, up to the likelihoods' constants.
+        """Return the mean evidence lower bound of the samples' observed views, after scaling, in nats per sample.
 
-        The expectation over the latent vector is an average over draws (4 for small data) from a stream
-        of the model's own seed, so the value repeats exactly.
+        The model is the mixture prior and the decoders: Gaussian features with variance 1/2, Laplace features with
+        scale 1, Bernoulli features, each with its constant. Every feature counts once, whatever weight the recipe gave
+        it in training, and the alignment does not count. The posterior is the fused one. Cross-entropies of values
+        between 0 and 1 have no constant, and with them the score is a bound of no density.
+
+        Compare scores on the same samples with the same scaling alone: a sample with more views has a lower one. The
+        expectation over the latent vector is an average over draws (4 for small data) from a stream of the model's own
+        seed, so the value repeats exactly. Of a consensus it is that of the reference run.
         """
+        return self._mean_of("bound", X, observed)
+
+    def _mean_of(self, part: str, X: Any, observed: Any) -> float:
+        """Return the mean per sample of the bound, or of a part of the objective."""
         views, streams = self._views_to_predict(X, observed), Streams(self.seed_).child("score")
-        parts = mean_objective(self.network_, self._scaling, views, streams)
-        return -sum(parts[name] for name in self._scored)
+        loss = self.network_.bound if part == "bound" else self.network_.loss
+        return mean_objective(self.network_, self._scaling, views, streams, loss=loss)[part]
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.

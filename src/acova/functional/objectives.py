@@ -1,5 +1,6 @@
 """The named parts of the training objective, one value per sample."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -64,6 +65,17 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     output = output[..., : view.shape[-1]]
     loss: Tensor = _Misfit.apply(output, view, observed, likelihood)  # type: ignore[no-untyped-call]
     return loss
+
+
+def log_constant(likelihood: str, size: int) -> float:
+    """Return what `reconstruction` leaves out of log p(x_v | z) of a view with this many features.
+
+    Gaussian features have variance 1/2, Laplace features scale 1. For Bernoulli views nothing is left out; between 0
+    and 1 their cross-entropy is no normalised density.
+    """
+    if likelihood == "gaussian":
+        return -0.5 * size * math.log(math.pi)
+    return -size * math.log(2.0) if likelihood == "laplace" else 0.0
 
 
 def _has_kernel(outputs: Tensor, views: Sequence[Tensor]) -> bool:

@@ -72,6 +72,10 @@ class AlignedAutoencoders(nn.Module):
         self.donors = Donors(self.n_views, latent_dim)
         self.prior = MixturePrior(n_clusters, self.n_views * latent_dim)
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.prior.renumber(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round the encoders' and decoders' products to this type in training."""
         self.encoders.dtype = self.decoders.dtype = dtype

@@ -95,6 +95,10 @@ class CyclicVAE(nn.Module):
         """Standard normal numbers a sample needs: four draws per view, and one cycle per target."""
         return (4 * self.n_views * self.latent_dim + self.n_views**2,)
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.prior.renumber(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round the encoders' and decoders' products to this type in training; the fusion stays exact."""
         self.encoders.dtype = self.decoders.dtype = dtype

@@ -83,6 +83,10 @@ class DualPrediction(nn.Module):
             return [(self.core, other) for other in range(self.n_views) if other != self.core]
         return [(one, other) for one in range(self.n_views) for other in range(one + 1, self.n_views)]
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.prior.renumber(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round products to this type in training."""
         round_products(self, dtype)

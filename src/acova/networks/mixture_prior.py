@@ -38,6 +38,12 @@ class MixturePrior(nn.Module):
         self.means.copy_(means)
         self.scale.copy_(mixture_scale_parameter(variances ** (1 / self._power), self._floor))
 
+    @torch.no_grad()
+    def renumber(self, order: Tensor) -> None:
+        """Give component ``order[k]`` the number k."""
+        for parameter in (self.logits, self.means, self.scale):
+            parameter.copy_(parameter[order])
+
     def log_responsibilities(self, latent: Tensor, floor: float = 0.0) -> Tensor:
         """Return log q(c | z) of shape (..., K) for latents (..., D); the floor is added to every joint density."""
         log_weights, means, variances = self()

@@ -17,6 +17,7 @@ from acova.functional import (
     fuse_constant,
     fuse_whitened,
     kl_diagonal,
+    log_constant,
     mixture_of_experts,
     objective_parts,
     optimal_log_responsibilities,
@@ -138,6 +139,10 @@ class MultiViewVAE(nn.Module):
         """Whether the correlation matrix has a parameter."""
         return hasattr(self, "correlation_parameter")
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.prior.renumber(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round the encoders' and decoders' products to this type in training; the fusion stays exact."""
         self.encoders.dtype = self.decoders.dtype = dtype
@@ -212,17 +217,29 @@ class MultiViewVAE(nn.Module):
         fill_weight : float
             Weight of the reconstruction of hidden views; above 0, their cells must hold an estimate.
         """
-        return self._objective(views, observed, noise, fill_weight)[0]
+        return self._objective(views, observed, noise, self._shares(observed, fill_weight))[0]
+
+    def bound(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Return the evidence lower bound of each sample's observed views under the model, (N,), as ``bound``.
+
+        log p(x | z) with its constants at a draw of z from the fused posterior, minus the divergences of the posterior
+        and of the assignment from the prior. The weights of training have no part in it: every feature counts once.
+        """
+        shares = observed.to(self.reconstruction_weights.dtype)
+        parts, _ = self._objective(views, observed, noise, shares)
+        sizes = [view.shape[1] for view in views]
+        constants = [log_constant(kind, size) for kind, size in zip(self.likelihoods, sizes, strict=True)]
+        return {"bound": shares @ shares.new_tensor(constants) - parts.negative_elbo()}
 
     def _objective(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, fill_weight: float
+        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, shares: Tensor
     ) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
         inputs, targets = self._inputs_and_targets(views)
         estimates, fused = self._encode_and_fuse(inputs, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(decoded) as decoding:
-            reconstruction = self._reconstruction(targets, decoded, observed, fill_weight)
+            reconstruction = self._reconstruction(targets, decoded, shares)
         prior = self.prior()
         if self.assignment == "exact":
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
@@ -242,11 +259,12 @@ class MultiViewVAE(nn.Module):
         n_views = len(self.likelihoods)
         return views[:n_views], views[-n_views:]
 
-    def _reconstruction(
-        self, targets: Sequence[Tensor], latent: Tensor, observed: Tensor, fill_weight: float
-    ) -> Tensor:
-        """Return how far all views are from what a latent (N, D) is decoded to, (N,)."""
-        shares = torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
+    def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
+        """Return the factor (N, V) of every reconstruction in training."""
+        return torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
+
+    def _reconstruction(self, targets: Sequence[Tensor], latent: Tensor, shares: Tensor) -> Tensor:
+        """Return how far views are from what a latent (N, D) is decoded to, summed with their shares (N, V); (N,)."""
         latents = [latent] * len(targets)
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
@@ -257,7 +275,7 @@ class MultiViewVAE(nn.Module):
         self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
     ) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample."""
-        parts, guards = self._objective(views, observed, noise, fill_weight)
+        parts, guards = self._objective(views, observed, noise, self._shares(observed, fill_weight))
         return {"total": parts.total(self.alpha, self.elbo_weight), **parts._asdict(), **guards}
 
     def warmup_loss(
@@ -274,7 +292,7 @@ class MultiViewVAE(nn.Module):
         estimates, fused = self._encode_and_fuse(inputs, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(latent) as decoding:
-            reconstruction = self._reconstruction(targets, latent, observed, fill_weight)
+            reconstruction = self._reconstruction(targets, latent, self._shares(observed, fill_weight))
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         kl_z = kl_diagonal(fused.mean, fused.variance, zero, one)
         aligned = alignment(fused, *estimates, observed)

@@ -57,6 +57,11 @@ class SafeContrast(nn.Module):
         self.weigher = Tower([n_clusters, _WEIGHER, 1], generator=generator)
         self.prior = AssignedShares(n_clusters)
 
+    def renumber(self, order: Tensor) -> None:
+        """Give cluster ``order[k]`` the number k."""
+        self.body.label_head.permute_outputs(order)
+        self.weigher.permute_inputs(order)
+
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round products to this type in training."""
         round_products(self, dtype)

@@ -50,6 +50,19 @@ class Tower(nn.Module):
                 rows = rows.relu()
         return rows
 
+    @torch.no_grad()
+    def permute_inputs(self, order: Tensor) -> None:
+        """Let input k be what input ``order[k]`` was."""
+        weight = self.get_parameter("layers.0.weight")
+        weight.copy_(weight[order])
+
+    @torch.no_grad()
+    def permute_outputs(self, order: Tensor) -> None:
+        """Let output k be what output ``order[k]`` was; of a tower that does not end in ReLU."""
+        for name in ("weight", "bias"):
+            parameter = self.get_parameter(f"layers.{len(self.layers) - 1}.{name}")
+            parameter.copy_(parameter[..., order])
+
 
 class BatchNorm(nn.Module):
     """Every feature to mean 0 and variance 1, then scaled and shifted.

@@ -1,13 +1,15 @@
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from acova import ACOVA
-from acova.base import RunFolderError
+from acova.base import RunFolderError, sealed_json
 from acova.data import stack_views
+from acova.estimators import load_method
 from acova.estimators.storage import new_folder
 from conftest import SMALL
 
@@ -28,11 +30,20 @@ def test_a_loaded_model_predicts_the_same_bits(toy, fitted, run):
     np.testing.assert_array_equal(loaded.predict(only_text), fitted.predict(only_text))
 
 
-def test_a_run_from_before_there_was_the_cosine_still_loads(toy, fitted, run):
-    config = json.loads((run / "config.json").read_text())
-    del config["unit_rows"]
-    (run / "config.json").write_text(json.dumps(config))
-    np.testing.assert_array_equal(ACOVA.load(run).predict_proba(toy[0]), fitted.predict_proba(toy[0]))
+OLD = Path(__file__).with_name("run_of_format_3")
+"""A consensus of two runs, with the data and its probabilities, written before there were checksums."""
+
+
+def test_a_run_from_before_there_were_checksums_still_loads():
+    frames = {
+        name: pd.read_csv(OLD / f"data_{name}.csv", dtype={"id": str}).set_index("id") for name in ("image", "text")
+    }
+    model = load_method(OLD, device="cpu")
+    assert model.hidden == (4,)
+    assert model.consensus
+    assert list(model.index_[:3]) == ["000", "001", "002"]
+    assert list(model.history_.columns[:2]) == ["phase", "epoch"]
+    np.testing.assert_allclose(model.predict_proba(frames), pd.read_csv(OLD / "expected.csv"), atol=1e-4)
 
 
 def test_a_loaded_model_remembers_everything(fitted, run):
@@ -138,8 +149,10 @@ class Bomb:
 
 
 def _edit(run, **changes):
+    """Change a config as someone would who makes the checksum fit."""
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, **changes}))
+    del config["checksum"]
+    (run / "config.json").write_bytes(sealed_json({**config, **changes}))
 
 
 DAMAGE = {
@@ -150,9 +163,9 @@ DAMAGE = {
         lambda run: (run / "model.safetensors").write_bytes(pickle.dumps(Bomb())),
         "truncated or damaged",
     ),
-    "half a config": (lambda run: _cut(run / "config.json", 40), "truncated or damaged"),
+    "half a config": (lambda run: _cut(run / "config.json", 40), "not the JSON file it should be.*Fit again"),
     "foreign config": (lambda run: (run / "config.json").write_text('{"a": 1}'), "was not written by acova"),
-    "list as config": (lambda run: (run / "config.json").write_text("[1]"), "was not written by acova"),
+    "list as config": (lambda run: (run / "config.json").write_text("[1]"), "Expected `object`"),
     "no config": (lambda run: (run / "config.json").unlink(), "is no run folder"),
     "future format": (lambda run: _edit(run, format_version=99), "has run format 99"),
     "other class": (lambda run: _edit(run, estimator="KMeans"), "holds a model of class 'KMeans'"),

@@ -1,7 +1,7 @@
 """Trains any network, many runs at once: phases, mini-batches, optimiser steps. It knows no model."""
 
 from acova.engine.data import Reader, RunData, StreamedData, batch_sizes, fill_noise
-from acova.engine.keeper import Keeper, read_state, write_whole
+from acova.engine.keeper import Keeper, Terminated, read_state
 from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
 from acova.engine.processes import ALONE, Processes, job_processes
 from acova.engine.runs import Runs
@@ -27,6 +27,7 @@ __all__ = [
     "Runs",
     "StratifiedData",
     "StreamedData",
+    "Terminated",
     "Trainer",
     "batch_sizes",
     "fill_noise",
@@ -38,5 +39,4 @@ __all__ = [
     "resolve_device",
     "runs_that_fit",
     "seeded",
-    "write_whole",
 ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 from torch import Tensor
 
-from acova.base import Streams
+from acova.base import RunFolderError, Streams
 from acova.engine import (
     ALONE,
     EpochReport,
@@ -154,6 +154,9 @@ def _train_together(
     data = _run_data(jobs, processes)
     trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
     jobs[0].settings._train(trainer, jobs, networks)
+    if keeper.resumed is not None:  # which no phase took
+        msg = f"the checkpoint is of a phase {keeper.resumed.phase!r} that this fit lacks; delete it to start afresh."
+        raise RunFolderError(msg)
     runs.release()
     return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 

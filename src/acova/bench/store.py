@@ -7,19 +7,13 @@ that holds it ends, however it ends. So there are no stale claims to clean up.
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from acova.base import DataError
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from acova.base import DataError, lock_byte, unlock_byte
 
 _WRITING = 0
 """The byte that is locked while rows are appended; jobs have the others."""
@@ -154,7 +148,7 @@ class _Locks:
     def take(self, byte: int) -> bool:
         with self._change:
             handle = self._opened()
-            if byte in self._held or not _lock(handle, byte, wait=False):
+            if byte in self._held or not lock_byte(handle, byte, wait=False):
                 return False
             self._held.add(byte)
             return True
@@ -163,7 +157,7 @@ class _Locks:
         with self._change:
             if byte in self._held:
                 self._held.remove(byte)
-                _unlock(self._opened(), byte)
+                unlock_byte(self._opened(), byte)
                 self._change.notify_all()
 
     @contextmanager
@@ -171,7 +165,7 @@ class _Locks:
         """Wait for a byte and hold it."""
         with self._change:
             self._change.wait_for(lambda: byte not in self._held)
-            _lock(self._opened(), byte, wait=True)
+            lock_byte(self._opened(), byte, wait=True)
             self._held.add(byte)
         try:
             yield
@@ -188,35 +182,3 @@ class _Locks:
                 raise DataError(msg) from error
             self._owner, self._held = os.getpid(), set()
         return self._handle
-
-
-if sys.platform == "win32":
-
-    def _lock(handle: int, byte: int, *, wait: bool) -> bool:
-        while True:
-            os.lseek(handle, byte, os.SEEK_SET)
-            try:
-                msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            except OSError:
-                if not wait:
-                    return False
-            else:
-                return True
-
-    def _unlock(handle: int, byte: int) -> None:
-        os.lseek(handle, byte, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _lock(handle: int, byte: int, *, wait: bool) -> bool:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
-        except BlockingIOError:
-            return False
-        except PermissionError:  # some systems say EACCES for a lock that is taken
-            return False
-        return True
-
-    def _unlock(handle: int, byte: int) -> None:
-        fcntl.lockf(handle, fcntl.LOCK_UN, 1, byte)

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 import torch
 from msgspec import Meta
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from acova.base import RunFolderError, parse_json, write_whole
@@ -187,9 +187,8 @@ def write_state(path: Path, state: State, runs: list[int]) -> None:
 def read_state(path: Path) -> tuple[State, list[int]]:
     """Read what `write_state` wrote: the state and the numbers of its runs."""
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        content = path.read_bytes()
+        tensors, metadata = load(content), _metadata(content)
         if metadata["checksum"] != _checksum(metadata["state"], tensors):
             msg = "its content does not match its checksum"
             raise ValueError(msg)
@@ -202,6 +201,12 @@ def read_state(path: Path) -> tuple[State, list[int]]:
         raise RunFolderError(msg) from error
     fields = {name: getattr(head, name) for name in _Head.__struct_fields__ if name != "runs"}
     return State(**fields, aside={}, tensors=tensors), head.runs
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return the texts in the header of a safetensors file, which begins with the header's length in 8 bytes."""
+    header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")], dict[str, Any], "its header")
+    return msgspec.convert(header["__metadata__"], dict[str, str])
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from acova.base import FileError, RunFolderError, check_seal, file_digest, file_errors, folder_lock, parse_json
@@ -122,7 +122,7 @@ def _contents(folder: Path, config: Config) -> tuple[dict[str, Tensor], pd.DataF
     for name in (MODEL, HISTORY, *(f"{array}.npy" for array in config.on_disk)):
         _check_digest(folder / name, config)
     try:
-        tensors = load_file(folder / MODEL)
+        tensors = load((folder / MODEL).read_bytes())  # the library's load_file wants a path that is text
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(folder / MODEL, error) from error
     try:
@@ -221,7 +221,8 @@ def _converted(told: Mapping[str, Any], schema: type[T], path: Path) -> T:
     try:
         return msgspec.convert(told, schema)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise _damaged(path, error) from error
+        msg = f"{path} is damaged or was written by another version of acova: {error}."
+        raise FileError(msg) from error
 
 
 @contextmanager

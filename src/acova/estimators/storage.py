@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from acova.base import (
@@ -80,7 +80,7 @@ def save_run(
     """Write a run folder as a whole or not at all; `labels` come in pieces, mapped `arrays` are copied as files."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "acova_version": __version__}
     with new_folder(folder, overwrite=overwrite) as scratch:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / MODEL)
+        (scratch / MODEL).write_bytes(save({name: tensor.contiguous() for name, tensor in tensors.items()}))
         for number, piece in enumerate(labels):
             # Names of files that are no valid text come back as the bytes they were.
             piece.to_csv(scratch / LABELS, index_label="sample", mode="a", header=not number, errors="surrogateescape")
@@ -206,7 +206,7 @@ def heal(target: Path) -> None:
     if old.exists():
         _clear(old, target)
     if new.exists():
-        _remove_run(new)
+        _remove_run(new, into=target if target.exists() else None)
 
 
 def _clear(old: Path, target: Path) -> None:

@@ -1,10 +1,14 @@
 """The ``acova`` command: it parses, calls the library and exits."""
 
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from inspect import getdoc, signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +17,7 @@ import typer
 from acova.base import (
     AcovaError,
     DataError,
+    FileError,
     OptionError,
     ProcessError,
     check_number,
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     from acova.engine import Processes
     from acova.estimators.base import MultiViewClusterer
+    from acova.estimators.storage import Command
 
 app = typer.Typer(
     name="acova",
@@ -52,6 +58,8 @@ app.command(cls=ListCommand)(paper)
 
 def main() -> None:
     """Run the command; an error of ours is one line on standard error and exit code 2, a warning is one line there."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
         with plain_warnings():
             app(prog_name="acova")  # also under python -m, for help and shell completion
@@ -158,15 +166,17 @@ def fit(
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
     from acova.engine import job_processes
     from acova.estimators.options import method_options
-    from acova.estimators.storage import begin_run, begun_run, check_free
+    from acova.estimators.reading import begun_run
+    from acova.estimators.storage import Command, check_free, writing
 
+    command = None
     if resume is not None:
         others = (data, out, method, clusters, preset, missing, stream, force, seed, pattern, drop, holes)
         untouched = (None, None, "ACOVA", None, None, 0.0, False, False, 0, "uniform_size", None, "refuse")
         if ctx.args or others != untouched:
             msg = "fit: --resume RUN takes data and settings from the run; leave out everything else but --quiet."
             raise OptionError(msg)
-        command, out = begun_run(resume), resume
+        out = resume
     else:
         if data is None or out is None:
             msg = (
@@ -183,66 +193,117 @@ def fit(
             raise OptionError(msg)
         if Path(data).exists():
             data = str(Path(data).absolute())  # --resume may be called from another folder
-        command = {"data": data, "preset": preset, "missing": missing, "pattern": pattern, "seed": seed}
-        command |= {"stream": stream, "drop": drop or [], "holes": holes, "method": method, "settings": settings}
-    with job_processes() as processes:
-        if resume is None:
+        command = Command(
+            data=data, preset=preset, missing=missing, pattern=pattern, seed=seed, stream=stream, drop=drop or [],
+            holes=holes, method=method, settings=settings,
+        )  # fmt: skip
+    with job_processes() as processes, ExitStack() as locks:
+        processes.first_does(lambda: locks.enter_context(writing(out)))
+        if command is None:
+            begin, command = None, begun_run(out)
+        else:
             processes.first_does(partial(check_free, out, overwrite=force))
+            begin = partial(_begin, out, command)
         views, labels, model = _prepared(command, quiet=quiet)
-        if resume is None:
-            processes.first_does(partial(begin_run, out, command, overwrite=force))
-        _fit_and_save(model, views, out, processes, command)
+        _fit_and_save(model, views, out, processes, command, begin)
         if processes.is_first:
             _tell(model, views, labels)
             say(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
 
 
-def _prepared(command: Mapping[str, Any], *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
+def _begin(out: Path, command: "Command") -> None:
+    from acova.estimators.storage import begin_run
+
+    begin_run(out, command)
+
+
+def _prepared(command: "Command", *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
     """Return the views, the known classes and the estimator that a fit's arguments mean."""
     from acova.data import make_observed
     from acova.estimators.registry import method_class
 
-    views, labels = _load(command["data"], **{name: command[name] for name in ("stream", "drop", "holes")})
-    if command["missing"] and command["stream"]:
+    views, labels = _load(command.data, stream=command.stream, drop=command.drop, holes=command.holes)
+    if command.missing and command.stream:
         msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
         raise OptionError(msg)
-    if command["missing"]:
-        hidden = command["missing"], command["pattern"], command["seed"]
+    if command.missing:
+        hidden = command.missing, command.pattern, command.seed
         views = views.hide(make_observed(views.n_samples, views.n_views, *hidden))
     settings: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in command["settings"].items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in command.settings.items()
     }
-    settings |= {"random_state": command["seed"], "verbose": not quiet}
-    method, preset = method_class(command["method"]), command["preset"]
-    return views, labels, method(**settings) if preset is None else method.preset(preset, **settings)
+    settings |= {"random_state": command.seed, "verbose": not quiet}
+    method = method_class(command.method)
+    return views, labels, method(**settings) if command.preset is None else method.preset(command.preset, **settings)
 
 
 def _fit_and_save(
-    model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes", command: Mapping[str, Any]
+    model: "MultiViewClusterer",
+    views: Any,
+    out: Path,
+    processes: "Processes",
+    command: "Command",
+    begin: "Callable[[], None] | None",
 ) -> None:
-    """Train with checkpoints in the run folder, and replace it by the finished run."""
-    from acova.estimators.storage import abandon_run
+    """Train with checkpoints in the run folder, and replace what was in it by the finished run.
 
-    trained = "checkpoint" in model.get_params()
+    `begin` writes the command when settings and data are found good; None goes on with an interrupted fit.
+    """
+    from acova.engine import Terminated
+    from acova.estimators.storage import COMMAND, abandon_run
+
     try:
-        if trained:
-            model.set_params(checkpoint=out / "checkpoint")._fit(views, None)
-        else:
-            model.fit(views)
-    except KeyboardInterrupt:
-        say(f"Stopped; the state of training is kept. Go on with: acova fit --resume {out}", error=True)
-        raise typer.Exit(130) from None
+        with _terminable(processes):
+            _train(model, views, out, processes, begin)
+            if processes.is_first:
+                given = {name: getattr(command, name) for name in ("data", "missing", "pattern", "preset", "stream")}
+                model.provenance_ |= {**given, "drop": list(command.drop), "holes": command.holes}
+                model.save(out, overwrite=True)
+    except (KeyboardInterrupt, Terminated) as stop:
+        kept = f"the state of training is kept. Go on with: acova fit --resume {out}"
+        say(f"Stopped; {kept if (out / COMMAND).is_file() else 'nothing was written.'}", error=True)
+        raise typer.Exit(143 if isinstance(stop, Terminated) else 130) from None
+    except FileError as error:  # such as a full disk: the next attempt may have more luck
+        if begin is None or not (out / COMMAND).is_file():
+            raise
+        msg = f"{error} The state of training is kept; go on with: acova fit --resume {out}"
+        raise FileError(msg) from error
     except AcovaError:
-        if processes.is_first:
+        if processes.is_first and begin is not None:
             abandon_run(out)
         raise
-    if trained:
-        model.set_params(checkpoint=None)
-    if processes.is_first:
-        model.provenance_ |= {
-            name: command[name] for name in ("data", "missing", "pattern", "preset", "stream", "drop", "holes")
-        }
-        model.save(out, overwrite=True)
+
+
+def _train(
+    model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes", begin: "Callable[[], None] | None"
+) -> None:
+    from acova.estimators.checkpoint import Checkpoint
+    from acova.estimators.storage import CHECKPOINT
+    from acova.estimators.variational import VariationalClusterer
+
+    if isinstance(model, VariationalClusterer):
+        checkpoint = Checkpoint(out / CHECKPOINT, model.checkpoint_every, processes)
+        model._fit(views, None, processes, checkpoint, begin)
+    else:
+        model.fit(views)  # which takes seconds
+
+
+@contextmanager
+def _terminable(processes: "Processes") -> "Iterator[None]":
+    """Let SIGTERM end the block as Ctrl-C does; several processes leave it to their launcher."""
+    from acova.engine import Terminated
+
+    def end(number: int, frame: Any) -> None:
+        raise Terminated
+
+    if processes.size > 1 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from acova.data import Dataset, Views, load_dataset, make_observed
 from acova.estimators import ACOVA, Concat
+from acova.estimators.storage import check_free, writing
 from acova.metrics import clustering_scores
 from acova.plots import save_figures
 
@@ -32,6 +33,12 @@ def run_demo(
     folder: str | Path, *, missing: float = 0.5, seed: int = 0, verbose: bool = False, overwrite: bool = False
 ) -> DemoResult:
     """Cluster ``digits`` with views hidden, save the run, its figures and its report to `folder`, and score it."""
+    with writing(folder):
+        check_free(folder, overwrite=overwrite)
+        return _demonstrated(folder, missing, seed, verbose=verbose, overwrite=overwrite)
+
+
+def _demonstrated(folder: str | Path, missing: float, seed: int, *, verbose: bool, overwrite: bool) -> DemoResult:
     dataset = load_dataset("digits")
     observed = make_observed(dataset.views.n_samples, dataset.views.n_views, missing, random_state=seed)
     views = dataset.views.hide(observed)

@@ -1,4 +1,5 @@
 import os
+import random
 import signal
 from dataclasses import replace
 
@@ -7,7 +8,8 @@ import torch
 from test_loop import Linear, phase_of
 
 from acova.base import RunFolderError, Streams
-from acova.engine import Keeper, ParameterGroup, RunData, Runs, Trainer, read_state
+from acova.engine import Keeper, ParameterGroup, RunData, Runs, Terminated, Trainer, read_state
+from acova.engine.keeper import write_state
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,23 @@ def test_an_interrupt_stops_after_the_step_and_loses_none(data, tmp_path):
     assert records == expected_records
 
 
+def test_sigterm_keeps_the_state_and_ends_with_its_exit_code(data, tmp_path, caplog):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def loss(network, *batch):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Linear.loss(network, *batch)
+
+    keeper = Keeper(tmp_path / "state", every=100, runs=[0, 1, 2])
+    with keeper.interruptible(), pytest.raises(SystemExit) as caught:
+        run(data, _named(phases(loss=loss)), keeper)
+    assert isinstance(caught.value, Terminated)
+    assert caught.value.code == 143
+    assert "the state is kept: fit again" in caplog.text
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert read_state(tmp_path / "state")[0].step == 1
+
+
 def test_a_second_interrupt_acts_at_once(tmp_path):
     keeper = Keeper(tmp_path / "state")
     with keeper.interruptible():
@@ -126,3 +145,68 @@ def test_a_damaged_state_says_so(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(RunFolderError, match=r"state is no checkpoint of acova, or is damaged.*Delete its folder"):
         read_state(path)
+
+
+@pytest.fixture
+def state(data, tmp_path):
+    path = tmp_path / "state"
+    run(data, _named(phases()), Keeper(path, every=2, runs=[0, 1, 2]))
+    return path
+
+
+def test_a_flipped_bit_of_a_state_is_refused_or_harmless(state):
+    whole, rng, refused = state.read_bytes(), random.Random(0), 0
+    expected, _ = read_state(state)
+    for _ in range(150):
+        changed = bytearray(whole)
+        changed[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        state.write_bytes(changed)
+        try:
+            found, runs = read_state(state)
+        except RunFolderError:
+            refused += 1
+            continue
+        assert runs == [0, 1, 2]
+        assert {**vars(found), "tensors": 0} == {**vars(expected), "tensors": 0}
+        assert all(torch.equal(found.tensors[name], tensor) for name, tensor in expected.tensors.items())
+    assert refused > 100
+
+
+CRAFTED = {
+    "another shape": ({"tensors": {"parameter.weight": torch.zeros(3, 1)}}, "'parameter.weight' is missing or has"),
+    "another type": ({"tensors": {"parameter.weight": torch.zeros(3, 3)}}, "'parameter.weight' is missing or has"),
+    "no moments": ({"drop": "adam.0.exp_avg"}, "'adam.0.exp_avg' is missing or has"),
+    "too many epochs": ({"epoch": 5}, "numbers do not agree"),
+    "records of one run": ({"records": [[]]}, "numbers do not agree"),
+}
+
+
+@pytest.mark.parametrize("craft", CRAFTED)
+def test_a_state_of_something_else_is_refused(data, state, craft):
+    changes, text = CRAFTED[craft]
+    found, runs = read_state(state)
+    tensors = {**found.tensors, **changes.get("tensors", {})}
+    tensors.pop(changes.get("drop"), None)
+    rest = {name: value for name, value in changes.items() if name not in ("tensors", "drop")}
+    write_state(state, replace(found, tensors=tensors, **rest), runs)
+    keeper = Keeper(state)
+    keeper.resumed, _ = read_state(state)
+    with pytest.raises(RunFolderError, match=text):
+        run(data, _named(phases()), keeper)
+
+
+HEADS = {
+    "a phase that is a number": ({"phase": 3}, r"Expected `str`, got `int` - at `\$.phase`"),
+    "a negative epoch": ({"epoch": -1}, r"Expected `int` >= 0 - at `\$.epoch`"),
+    "a run twice": ({"runs": [0, 0]}, r"it is of the runs \[0, 0\]"),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_head_of_a_state_matches_its_schema(state, head):
+    changes, text = HEADS[head]
+    found, runs = read_state(state)
+    rest = {name: value for name, value in changes.items() if name != "runs"}
+    write_state(state, replace(found, **rest), changes.get("runs", runs))
+    with pytest.raises(RunFolderError, match=text):
+        read_state(state)

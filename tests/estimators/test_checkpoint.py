@@ -5,14 +5,18 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from acova import ACOVA
-from acova.base import RunFolderError
+from acova.base import FileError, RunFolderError, folder_lock, sealed_json
+from acova.engine import read_state
+from acova.engine.keeper import write_state
 from acova.estimators import fit_many
 from conftest import SMALL
 
@@ -165,3 +169,126 @@ def test_many_fits_keep_one_checkpoint_together(toy, tmp_path):
     fit_many(models, toy[0], checkpoint=tmp_path / "state")
     assert not (tmp_path / "state").exists()
     np.testing.assert_array_equal(models[1].labels_, ACOVA(3, **{**SMALL, "random_state": 1}).fit(toy[0]).labels_)
+
+
+# --- whose files, damaged files, full disks -----------------------------------------------------
+
+
+def test_files_of_the_user_stay(toy, tmp_path, monkeypatch):
+    folder = tmp_path / "state"
+    settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
+    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    (folder / "mine.txt").write_text("precious")
+    (folder / "config.json").write_text("mine, too")
+    ACOVA(3, **settings).fit(toy[0])
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_many_fits_leave_files_of_the_user_alone(toy, tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / "checkpoint.json").write_text("of another fit")
+    fit_many([ACOVA(3, **SMALL)], toy[0], checkpoint=folder)
+    assert [path.name for path in folder.iterdir()] == ["checkpoint.json"]
+
+
+@pytest.mark.parametrize("moment", ["head", "state"])
+def test_a_full_disk_is_the_librarys_error_and_the_fit_can_go_on(toy, tmp_path, monkeypatch, moment):
+    settings = {**SETTINGS, "n_init": 1, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
+    calls = []
+
+    def full(number):
+        calls.append(number)
+        if len(calls) > {"head": 0, "state": 4}[moment]:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("acova.base.files.os.fsync", full)
+        with pytest.raises(FileError, match=r"writing .*state.* failed: No space left on device"):
+            ACOVA(3, **settings).fit(toy[0])
+    assert (tmp_path / "state").exists() == (moment == "state")
+    assert not list(tmp_path.rglob("*.part"))
+    model = ACOVA(3, **settings).fit(toy[0])
+    whole = ACOVA(3, **{**settings, "checkpoint": None}).fit(toy[0])
+    np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_part_of_a_head_that_a_kill_left_is_no_hindrance(toy, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / ".checkpoint.json.99.part").write_text("{")
+    ACOVA(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_fit_in_the_same_folder_waits_its_turn(toy, tmp_path):
+    refused = []
+
+    def other():
+        try:
+            ACOVA(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
+        except RunFolderError as error:
+            refused.append(str(error))
+
+    with folder_lock(tmp_path / "state"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert len(refused) == 1
+    assert f"{tmp_path / 'state'} is being written by another thread of this process" in refused[0]
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "run-0.safetensors", "current.safetensors"])
+def test_a_flipped_bit_is_refused_or_changes_nothing(toy, tmp_path, monkeypatch, name):
+    folder = tmp_path / "state"
+    settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
+    killed_after(ACOVA(3, **settings), toy[0], 43, monkeypatch)  # the last epoch but one of the second run
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    whole = ACOVA(3, **settings).fit(toy[0])
+    rng, refused = random.Random(0), 0
+    for _ in range(12):
+        folder.mkdir(exist_ok=True)
+        for file, content in kept.items():
+            changed = bytearray(content)
+            if file == name:
+                changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            (folder / file).write_bytes(changed)
+        try:
+            model = ACOVA(3, **settings).fit(toy[0])
+        except RunFolderError:
+            refused += 1
+            continue
+        np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
+    assert refused >= 6
+
+
+HEADS = {
+    "a list": b"[]",
+    "no text": b"{\xff",
+    "deep": b"[" * 100_000,
+    "not ours": b'{"format": "other"}',
+    "an old version": b'{"format": "acova checkpoint", "format_version": 2, "params": {}, "seed": 0, "data": ""}',
+    "a seed of text": sealed_json({"format": "acova checkpoint", "format_version": 3, "params": {}, "seed": "0"}),
+    "params as a list": sealed_json({"format": "acova checkpoint", "format_version": 3, "params": [], "seed": 0}),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("random_state", [0, None])
+def test_a_foreign_or_damaged_head_says_so(toy, tmp_path, head, random_state):
+    (tmp_path / "checkpoint.json").write_bytes(HEADS[head])
+    model = ACOVA(3, **{**SMALL, "random_state": random_state}, checkpoint=tmp_path)
+    with pytest.raises(RunFolderError, match=r"checkpoint.json is (damaged .*Delete its folder|no checkpoint)"):
+        model.fit(toy[0])
+    assert (tmp_path / "checkpoint.json").read_bytes() == HEADS[head]
+
+
+def test_a_state_of_an_unknown_phase_is_no_trained_model(toy, tmp_path, monkeypatch):
+    folder = tmp_path / "state"
+    settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
+    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    state, runs = read_state(folder / "current.safetensors")
+    write_state(folder / "current.safetensors", replace(state, phase="holidays"), runs)
+    with pytest.raises(RunFolderError, match="of a phase 'holidays' that this fit lacks"):
+        ACOVA(3, **settings).fit(toy[0])

@@ -15,7 +15,17 @@ from acova.base.errors import (
     near_miss,
     require,
 )
-from acova.base.files import file_errors, parse_json, read_json, read_toml, write_whole
+from acova.base.files import (
+    check_seal,
+    file_digest,
+    file_errors,
+    parse_json,
+    read_json,
+    read_toml,
+    sealed_json,
+    write_whole,
+)
+from acova.base.locks import folder_lock, lock_byte, unlock_byte
 from acova.base.outputs import check_output, new_file
 from acova.base.seeds import Streams, check_seed, draw_seed
 
@@ -33,14 +43,20 @@ __all__ = [
     "check_choice",
     "check_number",
     "check_output",
+    "check_seal",
     "check_seed",
     "draw_seed",
+    "file_digest",
     "file_errors",
+    "folder_lock",
+    "lock_byte",
     "near_miss",
     "new_file",
     "parse_json",
     "read_json",
     "read_toml",
     "require",
+    "sealed_json",
+    "unlock_byte",
     "write_whole",
 ]

@@ -1,9 +1,11 @@
 """Files that are replaced as a whole, read against a schema, and whose failures are errors of this package."""
 
+import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +15,10 @@ import msgspec
 from acova.base.errors import AcovaError, FileError
 
 T = TypeVar("T")
+CHECKSUM = "checksum"
+"""The entry of a sealed JSON file that protects all others."""
+_WHOLE, _BLOCK, _BLOCKS = 2**28, 2**16, 256
+"""Bytes up to which a file is read as a whole for its checksum; size and number of the blocks read of a larger one."""
 
 
 @contextmanager
@@ -59,9 +65,59 @@ def parse_json(content: bytes | str, schema: type[T], source: str) -> T:
     """Parse JSON text against a schema; `source` names the text in errors."""
     try:
         # The standard parser knows the NaN and Infinity that a diverged loss leaves in a record.
-        return msgspec.convert(json.loads(content), schema)
+        return msgspec.convert(json.loads(content, object_pairs_hook=_unique), schema)
     except (ValueError, RecursionError) as error:
         raise _malformed(source, "JSON", error) from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        msg = f"the name {name!r} occurs more than once in one object"
+        raise ValueError(msg)
+    return found
+
+
+def sealed_json(content: Mapping[str, Any], default: Callable[[Any], Any] | None = None) -> bytes:
+    """Return an object as JSON text with a checksum as its last entry; `default` converts what JSON lacks.
+
+    `check_seal` of what is read back tells whether anything changed.
+    """
+    plain = json.loads(json.dumps(content, default=default))
+    return (json.dumps({**plain, CHECKSUM: _seal(plain)}, indent=2) + "\n").encode()
+
+
+def check_seal(content: Mapping[str, Any], source: str) -> None:
+    """Raise `FileError` unless an object read from JSON is what `sealed_json` wrote."""
+    rest = {name: value for name, value in content.items() if name != CHECKSUM}
+    try:
+        intact = content.get(CHECKSUM) == _seal(rest)
+    except RecursionError:
+        intact = False
+    if not intact:
+        msg = f"{source} is damaged, or was edited: its content does not match its checksum."
+        raise FileError(msg)
+
+
+def _seal(plain: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(plain).encode(), digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return a checksum of a file: of all its bytes, or, above 256 MB, of its size and 256 blocks spread evenly."""
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        digest.update(str(size).encode())
+        if size <= _WHOLE:
+            while block := stream.read(2**20):
+                digest.update(block)
+        else:
+            for number in range(_BLOCKS):
+                stream.seek((size - _BLOCK) * number // (_BLOCKS - 1))
+                digest.update(stream.read(_BLOCK))
+    return digest.hexdigest()
 
 
 def read_toml(path: Path, schema: type[T]) -> T:

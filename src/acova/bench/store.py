@@ -7,7 +7,6 @@ when the process that holds it ends, however it ends. So there are no stale clai
 
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from acova.base import DataWarning, FileError, file_errors
+from acova.base import DataWarning, FileError, file_errors, lock_byte, unlock_byte
 from acova.bench.checks import check_regular_file
 from acova.bench.rows import begins_like_row, row_line, row_of
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 _WRITING = 0
 """The byte that is locked while rows are appended; jobs have the others."""
@@ -237,7 +231,7 @@ class _Locks:
     def take(self, byte: int) -> bool:
         with self._change:
             handle = self._opened()
-            if byte in self._locked or not _lock(handle, byte, wait=False):
+            if byte in self._locked or not lock_byte(handle, byte, wait=False):
                 return False
             self._locked.add(byte)
             return True
@@ -246,7 +240,7 @@ class _Locks:
         with self._change:
             if byte in self._locked:
                 self._locked.remove(byte)
-                _unlock(self._opened(), byte)
+                unlock_byte(self._opened(), byte)
                 self._change.notify_all()
 
     @contextmanager
@@ -254,7 +248,7 @@ class _Locks:
         """Wait for a byte and hold it."""
         with self._change:
             self._change.wait_for(lambda: byte not in self._locked)
-            _lock(self._opened(), byte, wait=True)
+            lock_byte(self._opened(), byte, wait=True)
             self._locked.add(byte)
         try:
             yield
@@ -271,35 +265,3 @@ class _Locks:
                 raise FileError(msg) from error
             self._owner, self._locked = os.getpid(), set()
         return self._handle
-
-
-if sys.platform == "win32":
-
-    def _lock(handle: int, byte: int, *, wait: bool) -> bool:
-        while True:
-            os.lseek(handle, byte, os.SEEK_SET)
-            try:
-                msvcrt.locking(handle, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-            except OSError:
-                if not wait:
-                    return False
-            else:
-                return True
-
-    def _unlock(handle: int, byte: int) -> None:
-        os.lseek(handle, byte, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _lock(handle: int, byte: int, *, wait: bool) -> bool:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
-        except BlockingIOError:
-            return False
-        except PermissionError:  # some systems say EACCES for a lock that is taken
-            return False
-        return True
-
-    def _unlock(handle: int, byte: int) -> None:
-        fcntl.lockf(handle, fcntl.LOCK_UN, 1, byte)

@@ -1,7 +1,7 @@
 """Trains any network, many runs at once: phases, mini-batches, optimiser steps. It knows no model."""
 
 from acova.engine.data import Reader, RunData, StreamedData, batch_sizes, fill_noise
-from acova.engine.keeper import Keeper, read_state, write_whole
+from acova.engine.keeper import Keeper, Terminated, read_state
 from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
 from acova.engine.parallel import multiplications, single_threaded, threads, threads_for
 from acova.engine.processes import ALONE, Processes, job_processes
@@ -29,6 +29,7 @@ __all__ = [
     "Runs",
     "StratifiedData",
     "StreamedData",
+    "Terminated",
     "Trainer",
     "batch_sizes",
     "computation",
@@ -45,5 +46,4 @@ __all__ = [
     "single_threaded",
     "threads",
     "threads_for",
-    "write_whole",
 ]

@@ -1,21 +1,35 @@
 """Checkpoints: the whole state of training in one file, replaced as a whole; and a stop that loses nothing."""
 
+import hashlib
 import json
-import os
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+import msgspec
+import torch
+from msgspec import Meta
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
-from acova.base import RunFolderError
+from acova.base import RunFolderError, parse_json, write_whole
 from acova.engine.processes import ALONE, Processes
+
+_LOG = logging.getLogger("acova")
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Terminated(SystemExit):
+    """Ends a process as SIGTERM does, after the state of training was written."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGTERM)
 
 
 @dataclass
@@ -63,8 +77,8 @@ class Keeper:
     ----------
     resumed : State or None
         What training goes on from.
-    stop_requested : bool
-        Set by an interrupt inside `interruptible`.
+    stop_requested : int
+        Number of the signal that asked for a stop inside `interruptible`; 0 while none has.
     """
 
     def __init__(
@@ -79,7 +93,7 @@ class Keeper:
         self._runs = runs or []
         self._since = 0
         self.resumed: State | None = None
-        self.stop_requested = False
+        self.stop_requested = 0
 
     def keep(self, state: Callable[[], State]) -> None:
         """Note the end of an epoch; write the state when it is time."""
@@ -89,12 +103,32 @@ class Keeper:
             self._write(state)
 
     def stop(self, state: State) -> None:
-        """Write the state and end training as an interrupt does."""
+        """Write the state and end training as the signal does: `KeyboardInterrupt`, or `Terminated` (exit code 143)."""
         self._write(lambda: state)
         where = self._path.parent if self._path else None
         at = f"stopped in epoch {state.epoch + 1} of phase {state.phase!r}"
         msg = f"{at}; the state is kept: fit again with the same settings and checkpoint={str(where)!r} to go on."
+        if self.stop_requested == signal.SIGTERM:
+            _LOG.warning("%s", msg)
+            raise Terminated
         raise KeyboardInterrupt(msg)
+
+    def check_resumed(self, expected: Mapping[str, Tensor], epochs: int, runs: int) -> None:
+        """Raise `RunFolderError` unless the state to go on from has these tensors, and no more epochs than a phase."""
+        state = self.resumed
+        if state is None:
+            return
+        wrong = [
+            name
+            for name, tensor in expected.items()
+            if name not in state.tensors
+            or (state.tensors[name].shape, state.tensors[name].dtype) != (tensor.shape, tensor.dtype)
+        ]
+        lengths = {len(state.records), len(state.best), len(state.best_epoch), len(state.stopped)}
+        if wrong or lengths != {runs} or state.epoch > epochs:
+            what = f"its tensor {wrong[0]!r} is missing or has another shape" if wrong else "its numbers do not agree"
+            msg = f"{self._path} is not a state of this fit: {what}. Delete its folder to start afresh."
+            raise RunFolderError(msg)
 
     def _write(self, state: Callable[[], State]) -> None:
         if self._path is not None and self._processes.is_first:
@@ -102,53 +136,83 @@ class Keeper:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let a first Ctrl-C inside the block only ask for a stop after the current step; a second one acts at once.
+        """Let a first Ctrl-C or SIGTERM in the block only ask for a stop after the current step; a second acts at once.
 
-        Interrupts stay as they are where nothing is kept, outside the main thread, and with several processes, which
+        Signals stay as they are where nothing is kept, outside the main thread, and with several processes, which
         would stop after different steps: those go on from the last checkpoint.
         """
         main = threading.current_thread() is threading.main_thread()
         if self._path is None or self._processes.size > 1 or not main:
             yield
             return
-        before = signal.getsignal(signal.SIGINT)
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def ask(number: int, frame: Any) -> None:
-            self.stop_requested = True
-            signal.signal(signal.SIGINT, before)
+            self.stop_requested = number
+            put_back()
 
-        signal.signal(signal.SIGINT, ask)
+        def put_back() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        for number in before:
+            signal.signal(number, ask)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            put_back()
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What a state file says besides its tensors."""
+
+    phase: str
+    epoch: Count
+    step: Count
+    records: list[list[dict[str, Any]]]
+    best: list[float]
+    best_epoch: list[int]
+    stopped: list[int | None]
+    runs: list[Count]
 
 
 def write_state(path: Path, state: State, runs: list[int]) -> None:
-    """Write a state to a file, as a whole or not at all."""
-    told = {name: value for name, value in vars(state).items() if name not in ("tensors", "aside")}
+    """Write a state to a file with a checksum, as a whole or not at all."""
+    head = {name: value for name, value in vars(state).items() if name not in ("tensors", "aside")}
+    text = json.dumps({**head, "runs": runs})
     tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in {**state.tensors, **state.aside}.items()}
-    write_whole(path, save(tensors, {"state": json.dumps({**told, "runs": runs})}))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, make sure it is on disk, and move it there."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    write_whole(path, save(tensors, {"state": text, "checksum": _checksum(text, tensors)}))
 
 
 def read_state(path: Path) -> tuple[State, list[int]]:
     """Read what `write_state` wrote: the state and the numbers of its runs."""
     try:
-        with safe_open(path, framework="pt") as file:
-            told: Mapping[str, Any] = json.loads((file.metadata() or {})["state"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        fields = {name: value for name, value in told.items() if name != "runs"}
-        return State(**fields, aside={}, tensors=tensors), list(told["runs"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        content = path.read_bytes()
+        tensors, metadata = load(content), _metadata(content)
+        if metadata["checksum"] != _checksum(metadata["state"], tensors):
+            msg = "its content does not match its checksum"
+            raise ValueError(msg)
+        head = parse_json(metadata["state"], _Head, "its head")
+        if len(set(head.runs)) < len(head.runs):
+            msg = f"it is of the runs {head.runs}"
+            raise ValueError(msg)
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, RecursionError) as error:
         msg = f"{path} is no checkpoint of acova, or is damaged ({error}). Delete its folder to start afresh."
         raise RunFolderError(msg) from error
+    fields = {name: getattr(head, name) for name in _Head.__struct_fields__ if name != "runs"}
+    return State(**fields, aside={}, tensors=tensors), head.runs
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return the texts in the header of a safetensors file, which begins with the header's length in 8 bytes."""
+    header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")], dict[str, Any], "its header")
+    return msgspec.convert(header["__metadata__"], dict[str, str])
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a checksum of a state's head, and of the names, shapes, types and bytes of its tensors."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

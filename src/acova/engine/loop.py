@@ -128,6 +128,7 @@ class Trainer:
         stopping = _Stopping(phase, self.runs)
         epoch, skip = 0, 0
         if state is not None:
+            self._keeper.check_resumed(self._held(step), phase.epochs, len(self.runs))
             self._keeper.resumed = None
             step.load(state.tensors)
             self.data.resident.load(state.tensors)

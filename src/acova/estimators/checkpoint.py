@@ -1,32 +1,57 @@
 """A checkpoint folder: what a fit needs to go on after it was killed.
 
 ``checkpoint.json`` says of what (settings, seed, data); ``run-N.safetensors`` is a finished run;
-``current.safetensors`` is the state of the runs that train now. Files are replaced as a whole; nothing is unpickled.
+``current.safetensors`` is the state of the runs that train now. Files are replaced as a whole and carry checksums;
+nothing is unpickled. Only these files are ever deleted, and the folder when nothing else is in it.
 """
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal, Self
 
+import msgspec
 import numpy as np
 
-from acova.base import RunFolderError
+from acova.base import (
+    FileError,
+    RunFolderError,
+    check_seal,
+    file_errors,
+    folder_lock,
+    parse_json,
+    sealed_json,
+    write_whole,
+)
 from acova.base.version import __version__
 from acova.data import StoredViews, Views
-from acova.engine import ALONE, Keeper, Processes, read_state, write_whole
+from acova.engine import ALONE, Keeper, Processes, read_state
 from acova.engine.keeper import State, write_state
+from acova.estimators.reading import load_weights
+from acova.estimators.storage import HEAD, is_of_checkpoint, remove_checkpoint
 from acova.networks import MultiViewVAE
 
 FORMAT = "acova checkpoint"
-FORMAT_VERSION = 2
-_HEAD, _CURRENT = "checkpoint.json", "current.safetensors"
+FORMAT_VERSION = 3
+_CURRENT = "current.safetensors"
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What ``checkpoint.json`` says."""
+
+    format: Literal["acova checkpoint"]
+    format_version: int
+    params: dict[str, Any]
+    seed: int | list[int]
+    data: str | list[str]
+    acova_version: str
 
 
 class Checkpoint:
-    """The checkpoints of one fit.
+    """The checkpoints of one fit; as a context, it keeps other processes from writing to the folder.
 
     Parameters
     ----------
@@ -39,35 +64,61 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path, every: int, processes: Processes = ALONE) -> None:
         self.folder, self._every, self._processes = Path(folder), every, processes
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._processes.first_does(lambda: self._held.enter_context(folder_lock(self.folder.absolute())))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
 
     def seed(self) -> int | None:
         """Return the seed of the fit that was interrupted here, None if there is none."""
-        told = self._told()
-        return None if told is None else int(told["seed"])
+        head = self._head()
+        return head.seed if head is not None and isinstance(head.seed, int) else None
 
     def open(self, identity: Mapping[str, Any]) -> None:
         """Start the folder, or make sure that what it holds is of the same fit."""
         self._processes.first_does(lambda: self._open(identity))
 
     def _open(self, identity: Mapping[str, Any]) -> None:
-        identity = json.loads(json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **identity}, default=str))
-        told = self._told()
-        if told is None:
-            if self.folder.is_dir() and any(self.folder.iterdir()):
-                msg = f"checkpoint={str(self.folder)!r} is a folder with other files in it; choose an empty or new one."
-                raise RunFolderError(msg)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            head = {**identity, "acova_version": __version__}
-            write_whole(self.folder / _HEAD, (json.dumps(head, indent=2) + "\n").encode())
+        identity = json.loads(json.dumps(identity, default=str))
+        head = self._head()
+        if head is None:
+            self._start(identity)
             return
+        told = msgspec.structs.asdict(head)
         other = [name for name in identity if told.get(name) != identity[name]]
         if other:
-            changed = _differences(told.get("params", {}), identity.get("params", {})) if "params" in other else other
+            changed = _differences(head.params, identity["params"]) if "params" in other else other
             msg = (
                 f"checkpoint={str(self.folder)!r} holds another fit: {', '.join(changed)} differ. Go on with the same "
                 "settings and data, choose another folder, or delete this one to start afresh."
             )
             raise RunFolderError(msg)
+
+    def _start(self, identity: Mapping[str, Any]) -> None:
+        """Write the head, where a write that failed or was killed may have left its part."""
+        with file_errors(f"writing to {self.folder}"):
+            if self.folder.is_dir():
+                names = {path.name for path in self.folder.iterdir()}
+                if not all(is_of_checkpoint(name) and name.endswith(".part") for name in names):
+                    msg = (
+                        f"checkpoint={str(self.folder)!r} is a folder with other files in it; choose an empty or new "
+                        "one."
+                    )
+                    raise RunFolderError(msg)
+            self.folder.mkdir(parents=True, exist_ok=True)
+        head = {"format": FORMAT, "format_version": FORMAT_VERSION, **identity, "acova_version": __version__}
+        try:
+            write_whole(self.folder / HEAD, sealed_json(head))
+        except FileError:
+            with suppress(OSError):
+                self.folder.rmdir()
+            raise
 
     def keeper(self, runs: Sequence[int]) -> Keeper:
         """Return what writes the state of these runs, with the state to go on from if there is one."""
@@ -84,7 +135,11 @@ class Checkpoint:
 
     def forget_current(self) -> None:
         """Delete the state of the runs that were training together."""
-        self._processes.first_does(lambda: (self.folder / _CURRENT).unlink(missing_ok=True))
+        self._processes.first_does(self._forget_current)
+
+    def _forget_current(self) -> None:
+        with file_errors(f"deleting {self.folder / _CURRENT}"):
+            (self.folder / _CURRENT).unlink(missing_ok=True)
 
     def finish(self, run: int, network: MultiViewVAE, records: list[dict[str, Any]]) -> None:
         """Write a finished run."""
@@ -97,27 +152,43 @@ class Checkpoint:
         path = self.folder / f"run-{run}.safetensors"
         if not path.exists():
             return None
-        state, _ = read_state(path)
-        network.load_state_dict(state.tensors)
+        state, runs = read_state(path)
+        try:
+            if runs != [run] or len(state.records) != 1:
+                msg = f"it is of the runs {runs}"
+                raise RunFolderError(msg)
+            load_weights(network, state.tensors)
+        except RunFolderError as error:
+            msg = f"{path} is not run {run} of this fit ({error}). Delete it, and the fit trains this run again."
+            raise RunFolderError(msg) from error
         return state.records[0]
 
     def remove(self) -> None:
-        """Delete the folder: the fit is complete."""
-        self._processes.first_does(lambda: shutil.rmtree(self.folder))
+        """Delete the checkpoints, and their folder if nothing else is in it: the fit is complete."""
+        self._processes.first_does(self._remove)
 
-    def _told(self) -> dict[str, Any] | None:
-        path = self.folder / _HEAD
-        if not path.is_file():
-            return None
+    def _remove(self) -> None:
+        with file_errors(f"deleting the checkpoints in {self.folder}"):
+            remove_checkpoint(self.folder)
+
+    def _head(self) -> _Head | None:
+        path = self.folder / HEAD
+        with file_errors(f"reading {path}"):
+            if not path.is_file():
+                return None
+            content = path.read_bytes()
         try:
-            told = json.loads(path.read_text())
-        except ValueError as error:
+            told = parse_json(content, dict[str, Any], str(path))
+            if told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
+                msg = f"{path} is no checkpoint this version of acova ({__version__}) reads; choose another folder."
+                raise RunFolderError(msg)
+            check_seal(told, str(path))
+            return msgspec.convert(told, _Head)
+        except RunFolderError:
+            raise
+        except (FileError, msgspec.ValidationError, RecursionError) as error:
             msg = f"{path} is damaged ({error}). Delete its folder to start afresh."
             raise RunFolderError(msg) from error
-        if told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
-            msg = f"{path} is no checkpoint this version of acova ({__version__}) reads; choose another folder."
-            raise RunFolderError(msg)
-        return dict(told)
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:

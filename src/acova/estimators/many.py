@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,12 @@ def fit_many(
         msg = "fit_many: with checkpoint every estimator needs an integer random_state; another call could not go on."
         raise OptionError(msg)
     with job_processes() as processes:
-        kept = _Kept(checkpoint, checkpoint_every, processes)
-        _fit_groups(estimators, X, masks, kept, processes, verbose=verbose)
-        kept.remove()
+        if checkpoint is None:
+            _fit_groups(estimators, X, masks, None, processes, verbose=verbose)
+        else:
+            with _Kept(checkpoint, checkpoint_every, processes) as kept:
+                _fit_groups(estimators, X, masks, kept, processes, verbose=verbose)
+                kept.remove()
     return estimators
 
 
@@ -110,7 +114,7 @@ def _fit_groups(
     estimators: Sequence[VariationalClusterer],
     X: Any,
     masks: Sequence[Any],
-    kept: "_Kept",
+    kept: "_Kept | None",
     processes: Processes,
     *,
     verbose: bool,
@@ -122,24 +126,22 @@ def _fit_groups(
     epochs = sum(mine.epochs for mine in prepared)
     with progress_bar(type(estimators[0]).__name__, epochs, shown=verbose and processes.is_first) as report:
         for numbers in together.values():
-            group = kept.next(_identity([prepared[number] for number in numbers]))
+            group = kept and kept.next(_identity([prepared[number] for number in numbers]))
             jobs = [job for number in numbers for job in prepared[number].jobs]
             runs = iter(train_runs(jobs, report, checkpoint=group, processes=processes))
             for number in numbers:
                 estimators[number]._finish(prepared[number], [next(runs) for _ in prepared[number].jobs])
 
 
-class _Kept:
+class _Kept(Checkpoint):
     """The checkpoints of the groups of fits that train together, each in a folder of its own."""
 
-    def __init__(self, folder: str | Path | None, every: int, processes: Processes) -> None:
-        self._folder, self._every, self._processes = folder, every, processes
+    def __init__(self, folder: str | Path, every: int, processes: Processes) -> None:
+        super().__init__(folder, every, processes)
         self._groups: list[Checkpoint] = []
 
-    def next(self, identity: Mapping[str, Any]) -> Checkpoint | None:
-        if self._folder is None:
-            return None
-        group = Checkpoint(Path(self._folder) / f"group-{len(self._groups)}", self._every, self._processes)
+    def next(self, identity: Mapping[str, Any]) -> Checkpoint:
+        group = Checkpoint(self.folder / f"group-{len(self._groups)}", self._every, self._processes)
         group.open(identity)
         self._groups.append(group)
         return group
@@ -148,8 +150,9 @@ class _Kept:
         """Delete the checkpoints, and the folder if nothing else is in it."""
         for group in self._groups:
             group.remove()
-        if self._folder is not None and self._processes.is_first and not any(Path(self._folder).iterdir()):
-            Path(self._folder).rmdir()
+        if self._processes.is_first:
+            with suppress(OSError):  # other files are in it
+                self.folder.rmdir()
 
 
 def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import entr
 from torch import Tensor
 
-from acova.base import Streams
+from acova.base import RunFolderError, Streams
 from acova.engine import (
     ALONE,
     EpochReport,
@@ -158,6 +158,9 @@ def _train_together(
     rows = min(jobs[0].settings.batch_size, jobs[0].n_samples) // processes.size
     with threads_for(multiplications(networks[0], rows)):
         jobs[0].settings._train(trainer, jobs, networks)
+    if keeper.resumed is not None:  # which no phase took
+        msg = f"the checkpoint is of a phase {keeper.resumed.phase!r} that this fit lacks; delete it to start afresh."
+        raise RunFolderError(msg)
     runs.release()
     return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
 

@@ -11,8 +11,8 @@ from acova.estimators.dcp import DCP
 from acova.estimators.dsimvc import DSIMVC
 from acova.estimators.mvp import MVP
 from acova.estimators.pmimc import PMIMC
+from acova.estimators.reading import read_config
 from acova.estimators.shallow import BSV, Concat, KNNImpute
-from acova.estimators.storage import load_run
 from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
 
 METHODS: dict[str, type[MultiViewClusterer]] = {
@@ -62,7 +62,7 @@ def make_method(name: str, **settings: Any) -> MultiViewClusterer:
 
 def load_method(folder: str | Path, *, device: str = "auto") -> MultiViewClusterer:
     """Read a saved model of any method."""
-    name = load_run(folder)[0].get("estimator")
+    name = read_config(folder).estimator
     if name not in METHODS:
         msg = f"{folder} holds a model of class {name!r}, which is no method of this version of acova."
         raise RunFolderError(msg)

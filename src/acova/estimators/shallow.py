@@ -14,7 +14,8 @@ from acova.base import DataError, check_choice, check_number
 from acova.data import Views
 from acova.estimators.method_presets import KNN
 from acova.estimators.neighbours import fill_by_nearest
-from acova.estimators.tables import Table, TableClusterer, listed
+from acova.estimators.reading import array_of, checked_array
+from acova.estimators.tables import Table, TableClusterer
 from acova.metrics import clustering_accuracy
 
 
@@ -123,7 +124,11 @@ class BSV(TableClusterer):
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
         super()._unpack(tensors, config)
-        self.explained_ = np.array(self.explained_)
+        self.explained_ = checked_array("explained_", np.array(self.explained_), (len(self.view_sizes_),))
+        check_choice("BSV", "view_", self.view_, self.view_names_)
+
+    def _widths(self) -> tuple[int, ...]:
+        return self.view_sizes_
 
 
 class Concat(TableClusterer):
@@ -250,8 +255,9 @@ class KNNImpute(TableClusterer):
         return {"centers.0": torch.from_numpy(self._centers[0]), "known": torch.from_numpy(self._known)}, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._centers = listed("centers", tensors)
-        self._known = tensors["known"].numpy()
+        self._check()
+        self._unpack_centers(tensors)
+        self._known = array_of(tensors, "known", (-1, sum(self.view_sizes_)))
 
 
 def _columns(

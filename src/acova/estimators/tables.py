@@ -23,6 +23,7 @@ from acova.estimators.method_presets import SHALLOW
 from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
+from acova.estimators.reading import array_of
 from acova.estimators.start import Partition, k_means
 
 _ROWS = 16384
@@ -178,8 +179,17 @@ class TableClusterer(MultiViewClusterer):
         return tensors, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._centers = listed("centers", tensors)
-        self._means = listed("mean", tensors)
+        self._check()
+        self._unpack_centers(tensors)
+        self._means = [array_of(tensors, f"mean.{v}", (size,)) for v, size in enumerate(self.view_sizes_)]
+
+    def _unpack_centers(self, tensors: Mapping[str, Tensor]) -> None:
+        shapes = [(self.n_clusters, width) for width in self._widths()]
+        self._centers = [array_of(tensors, f"centers.{t}", shape) for t, shape in enumerate(shapes)]
+
+    def _widths(self) -> tuple[int, ...]:
+        """Return the widths of the tables that k-means is run on."""
+        return (sum(self.view_sizes_),)
 
 
 def _nearest(table: Table, centers: Table) -> NDArray[np.int64]:
@@ -200,9 +210,3 @@ def _by_size(table: Table, centers: Table) -> Table:
             break
         centers = centers[order]
     return centers
-
-
-def listed(kind: str, tensors: Mapping[str, Tensor]) -> list[Table]:
-    """Return the arrays saved as ``kind.0``, ``kind.1``, …."""
-    count = sum(name.startswith(f"{kind}.") for name in tensors)
-    return [tensors[f"{kind}.{number}"].numpy() for number in range(count)]

@@ -1,6 +1,6 @@
 """Estimators that train networks of the variational family: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -80,22 +80,35 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        checkpoint = self._fit(X, observed)
-        if checkpoint is not None:
-            checkpoint.remove()
+        with job_processes() as processes:
+            if self.checkpoint is None:
+                self._fit(X, observed, processes)
+            else:
+                with Checkpoint(self.checkpoint, self.checkpoint_every, processes) as checkpoint:
+                    self._fit(X, observed, processes, checkpoint)
+                    checkpoint.remove()
         return self
 
     @computation()
-    def _fit(self, X: Any, observed: Any) -> Checkpoint | None:
-        """Fit, and return the checkpoint folder, which is no longer needed once the result is safe."""
-        with job_processes() as processes:
-            prepared = self._prepare(X, observed, processes)
-            checkpoint = self._open_checkpoint(prepared)
-            shown = self.verbose and processes.is_first
-            with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
-                runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
-            self._finish(prepared, runs)
-        return checkpoint
+    def _fit(
+        self,
+        X: Any,
+        observed: Any,
+        processes: Processes,
+        checkpoint: Checkpoint | None = None,
+        begin: Callable[[], None] | None = None,
+    ) -> None:
+        """Fit with checkpoints in a folder; `begin` is called when settings and data are found good."""
+        prepared = self._prepare(X, observed, processes)
+        if begin is not None:
+            processes.first_does(begin)
+        if checkpoint is not None:
+            params = prepared.jobs[0].settings._fit_params()
+            checkpoint.open({"params": params, "seed": self.seed_, "data": fingerprint(prepared.views)})
+        shown = self.verbose and processes.is_first
+        with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
+            runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
+        self._finish(prepared, runs)
 
     def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> "Prepared":
         """Check settings and data, learn the scaling, and list the runs to train."""
@@ -171,14 +184,6 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             if held is not None:
                 return held
         return draw_seed(self.random_state, type(self).__name__)
-
-    def _open_checkpoint(self, prepared: "Prepared") -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, prepared.processes)
-        params = prepared.jobs[0].settings._fit_params()
-        checkpoint.open({"params": params, "seed": self.seed_, "data": fingerprint(prepared.views)})
-        return checkpoint
 
     def _epochs_of_a_run(self) -> int:
         """Return the number of epochs of all phases; these settings have nothing left to a recipe."""

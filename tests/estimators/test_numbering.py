@@ -11,6 +11,7 @@ from acova.estimators.consensus import Ensemble
 from acova.estimators.numbering import cluster_order, is_in_order, renumbered
 from acova.estimators.registry import METHODS
 from acova.estimators.start import k_means, likely_clusters
+from acova.metrics import clustering_scores
 from conftest import SMALL, AnotherKMeans, make_toy
 
 
@@ -134,3 +135,12 @@ def test_the_oracle_of_hidden_cells_is_numbered_by_its_own_labels():
     assert in_order(model.labels_, 3)
     np.testing.assert_array_equal(model.labels_, model.probabilities_.argmax(1))
     np.testing.assert_array_equal(model.summary_.rows.max(axis=1) <= np.bincount(model.labels_), True)
+
+
+def test_no_score_depends_on_the_numbers():
+    rng = np.random.default_rng(0)
+    for n_clusters in (2, 5, 9):
+        classes, labels = rng.integers(4, size=300), rng.integers(n_clusters, size=300)
+        ours = renumbered(labels, cluster_order(labels, n_clusters))
+        assert not (ours == labels).all()
+        assert clustering_scores(classes, ours) == pytest.approx(clustering_scores(classes, labels), rel=1e-12)

@@ -337,7 +337,7 @@ INDICES = {
     "categories": pd.CategoricalIndex([f"c{i}" for i in range(N)][::-1], ordered=True, name="c"),
     "intervals": pd.interval_range(0.0, periods=N, closed="left"),
     "levels": pd.MultiIndex.from_product([["a", "b"], pd.Index([1, 2, 3]), TIMES[:4]], names=["site", None, "t"]),
-    "not utf-8": pd.Index([f"\udcff{i}" for i in range(N)]),
+    "not utf-8": pd.Index([f"\udcff{i}" for i in range(N)], dtype=object),
 }
 
 

@@ -1,24 +1,30 @@
 """Neighbour graphs of the views: how far views agree on who is near whom, and one graph of all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import eigsh
-from sklearn.cluster import KMeans
-from sklearn.neighbors import NearestNeighbors
+from scipy.sparse.linalg import LinearOperator, eigsh
 
-Floats = NDArray[np.float64]
+from acova.engine.parallel import single_threaded
+from acova.estimators.nearest import DistinctRows, Floats, links_of
+from acova.estimators.start import k_means
+
 _FEWEST, _MOST = 5, 30
 _COMPARED = 1_000
 """Samples that two views are compared on, evenly spread where there are more."""
 _STEPS = 3
-_DENSE_UP_TO = 2_000
+_DENSE_UP_TO = 400
+_EVERYWHERE = 1e-3
+"""Weight of the links of every sample to all, as a share of its other links."""
+_TOLERANCE = 1e-8
 _CHANCE = 0.05
 """Agreement that unrelated views reach by chance."""
+_LEAST_WEIGHT = 1e-9
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -43,32 +49,35 @@ class ViewGraph:
     rows: Floats
     spreads: Floats
     n_neighbors: int
+    _distinct: DistinctRows
+    _own: sp.csr_matrix
 
     @classmethod
     def of(cls, rows: Floats, n_neighbors: int) -> "ViewGraph":
         """Learn the graph of rows (n, P)."""
-        count = min(n_neighbors, len(rows) - 1)
-        if count < 1:
-            return cls(rows, np.ones(len(rows)), 0)
-        distances = NearestNeighbors(n_neighbors=count + 1).fit(rows).kneighbors()[0][:, :count]
-        return cls(rows, np.sqrt(np.square(distances).mean(axis=1)), count)
+        rows = np.asarray(rows, dtype=np.float64)
+        distinct, count = DistinctRows.of(rows), max(min(n_neighbors, len(rows) - 1), 0)
+        if not count:
+            return cls(rows, np.ones(len(rows)), 0, distinct, sp.csr_matrix((len(rows), len(rows))))
+        distances, found = distinct.neighbours(count)
+        spreads = _spreads(distances)
+        return cls(rows, spreads, count, distinct, links_of(distances, found, (spreads, spreads), len(rows)))
 
     def links(self, queries: Floats | None = None) -> sp.csr_matrix:
         """Return how strongly queries (q, P), or the rows themselves, are linked to the rows; every line sums to 1.
 
         The affinity of two rows is Gaussian in their distance, in units of the mean of their spreads. Rows are linked
-        to their nearest neighbours, queries also to a row that equals them.
+        to their nearest neighbours, queries also to a row that equals them. A row that is alone has no links.
         """
-        shape = (len(self.rows) if queries is None else len(queries), len(self.rows))
-        if not self.n_neighbors:
-            return sp.csr_matrix(np.ones(shape) / max(shape[1], 1))
-        search = NearestNeighbors(n_neighbors=self.n_neighbors).fit(self.rows)
-        distances, found = search.kneighbors(queries)
-        own = self.spreads if queries is None else np.sqrt(np.square(distances).mean(axis=1))
-        width = np.maximum((own[:, None] + self.spreads[found]) / 2, _TINY)
-        affinity = np.exp(-np.square(distances / width) / 2)
-        lines = np.repeat(np.arange(shape[0]), self.n_neighbors)
-        return walk(sp.csr_matrix((affinity.ravel(), (lines, found.ravel())), shape))
+        if queries is None:
+            return self._own
+        queries = np.asarray(queries, dtype=np.float64)
+        distances, found = self._distinct.neighbours_of(queries, max(self.n_neighbors, 1))
+        return links_of(distances, found, (_spreads(distances), self.spreads), len(self.rows))
+
+
+def _spreads(distances: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.square(distances).mean(axis=1)))
 
 
 def walk(graph: sp.spmatrix) -> sp.csr_matrix:
@@ -77,11 +86,14 @@ def walk(graph: sp.spmatrix) -> sp.csr_matrix:
     return sp.csr_matrix(sp.diags(1 / np.where(total > 0, total, 1.0)) @ graph)
 
 
+@single_threaded()
 def view_agreement(tables: Sequence[Floats], observed: NDArray[np.bool_], n_clusters: int) -> Floats:
-    """Return how far every two views agree on who is near whom, (V, V), from 0 to about 1.
+    """Return how far every two views agree on who is near whom, (V, V), from 0 to 1.
 
-    It is the centred kernel alignment of random walks of three steps on the graphs of the samples that have both views
-    (Cristianini et al., 2001; Kornblith et al., 2019). Views that share no structure are near 0, whatever their widths.
+    It is the unbiased centred kernel alignment (Kornblith et al., 2019; Song et al., 2012) of random walks of three
+    steps on the graphs of the samples that have both views. Views that share no structure are near 0, whatever their
+    widths and however few the samples. Where there are more than a thousand such samples, evenly spread ones stand for
+    all.
 
     Parameters
     ----------
@@ -90,26 +102,42 @@ def view_agreement(tables: Sequence[Floats], observed: NDArray[np.bool_], n_clus
     observed : array of bool, shape (n_samples, V)
     n_clusters : int
     """
-    n_views = len(tables)
-    agreement = np.eye(n_views)
-    for u in range(n_views):
-        for v in range(u + 1, n_views):
-            both = np.flatnonzero(observed[:, u] & observed[:, v])
-            both = both[np.arange(min(len(both), _COMPARED)) * len(both) // min(max(len(both), 1), _COMPARED)]
-            if len(both) > _FEWEST:
-                count = neighbour_count(len(both), n_clusters)
-                kernels = [_kernel(ViewGraph.of(tables[w][both], count).links()) for w in (u, v)]
-                agreement[u, v] = agreement[v, u] = max(_alignment(*kernels), 0.0)
+    agreement = np.eye(len(tables))
+    pairs: dict[bytes, list[tuple[int, int]]] = {}
+    for u, v in combinations(range(len(tables)), 2):
+        pairs.setdefault((observed[:, u] & observed[:, v]).tobytes(), []).append((u, v))
+    for some in pairs.values():
+        both = _spread(np.flatnonzero(observed[:, some[0]].all(axis=1)))
+        if len(both) > _FEWEST:
+            count = neighbour_count(len(both), n_clusters)
+            kernels = {
+                v: _kernel(ViewGraph.of(tables[v][both], count).links()) for v in {v for pair in some for v in pair}
+            }
+            for u, v in some:
+                agreement[u, v] = agreement[v, u] = max(_alignment(kernels[u], kernels[v]), 0.0)
     return agreement
 
 
+def _spread(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return rows, or evenly spread ones of them where there are more than are compared."""
+    return rows if len(rows) <= _COMPARED else rows[np.arange(_COMPARED) * len(rows) // _COMPARED]
+
+
 def _kernel(links: sp.csr_matrix) -> Floats:
-    """Return where random walks on a graph are after three steps, symmetric and centred."""
-    step = walk(links + links.T).toarray()
-    after = np.linalg.matrix_power(step, _STEPS)
-    kernel = (after + after.T) / 2
-    kernel -= kernel.mean(axis=0)
-    return np.asarray(kernel - kernel.mean(axis=1, keepdims=True))
+    """Return where random walks on a graph are after three steps, symmetric, centred without the diagonal."""
+    step = walk(links + links.T)
+    after = step @ (step @ step.toarray())
+    return centred((after + after.T) / 2)
+
+
+def centred(kernel: Floats) -> Floats:
+    """Return a symmetric kernel (n, n) with a zero diagonal and lines of mean 0 (Székely and Rizzo, 2014)."""
+    n_samples = len(kernel)
+    kernel = kernel - np.diag(np.diag(kernel))
+    mean = kernel.sum(axis=0) / (n_samples - 2)
+    kernel += mean.sum() / (n_samples - 1) - mean - mean[:, None]
+    np.fill_diagonal(kernel, 0.0)
+    return kernel
 
 
 def _alignment(first: Floats, second: Floats) -> float:
@@ -117,6 +145,7 @@ def _alignment(first: Floats, second: Floats) -> float:
     return float((first * second).sum() / scale) if scale else 0.0
 
 
+@single_threaded()
 def agreement_weights(
     agreement: Floats, tables: Sequence[Floats], observed: NDArray[np.bool_], n_clusters: int
 ) -> Floats:
@@ -140,10 +169,10 @@ def _explained_nats(rows: Floats, n_clusters: int) -> float:
     A feature with few different values cannot explain more than its entropy. What clusters of noise explain by chance,
     half a nat per parameter and sample, is taken off.
     """
-    rows = rows[np.arange(min(len(rows), _COMPARED)) * len(rows) // min(max(len(rows), 1), _COMPARED)]
+    rows = _spread(np.asarray(rows, dtype=np.float64))
     if len(rows) <= n_clusters:
         return 0.0
-    labels = KMeans(n_clusters, n_init=5, random_state=0).fit(rows).labels_
+    labels = k_means(rows, n_clusters, seed=0, n_init=5).labels
     member = np.eye(n_clusters)[labels]
     size = np.maximum(member.sum(axis=0), 1)[:, None]
     within = np.square(rows - (member.T @ rows / size)[labels]).mean(axis=0)
@@ -160,10 +189,11 @@ def _entropy(column: Floats) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def combined_graph(
-    graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], weights: Floats
-) -> sp.csr_matrix:
+def combined_graph(graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], weights: Floats) -> sp.csr_matrix:
     """Return one graph of all samples: the weighted mean over the views that two samples share, symmetric.
+
+    Samples that share only views of little weight are linked by as little, so that what these views say does not spread
+    through the samples that have no other.
 
     Parameters
     ----------
@@ -172,10 +202,9 @@ def combined_graph(
     observed : array of bool, shape (n_samples, V)
     weights : array of shape (V,)
     """
-    n_samples = len(observed)
-    total = sp.csr_matrix((n_samples, n_samples))
+    total = sp.csr_matrix((len(observed), len(observed)))
     for graph, seen, weight in zip(graphs, observed.T, weights, strict=True):
-        links = _placed(graph.links(), np.flatnonzero(seen), np.flatnonzero(seen), (n_samples, n_samples))
+        links = _placed(graph.links(), np.flatnonzero(seen), np.flatnonzero(seen), total.shape)
         total = total + weight * (links + links.T) / 2
     return _shared_mean(total, observed, observed, weights)
 
@@ -187,14 +216,31 @@ def links_to(
     seen: NDArray[np.bool_],
     weights: Floats,
 ) -> sp.csr_matrix:
-    """Return how strongly new samples (q) are linked to the samples of the graphs (n), by the views that both have."""
+    """Return how strongly samples (q) are linked to those of the graphs (n), by the views that both have.
+
+    Every line sums to 1; a training sample is linked to itself, too.
+    """
+    total = sp.csr_matrix((len(seen), len(observed)))
+    for links, weight in zip(view_links(graphs, observed, tables, seen), _positive(weights), strict=True):
+        total = total + weight * links
+    return walk(_shared_mean(total, seen, observed, _positive(weights)))
+
+
+def view_links(
+    graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], tables: Sequence[Floats], seen: NDArray[np.bool_]
+) -> Iterator[sp.csr_matrix]:
+    """Yield the links (q, n) of samples to those of each view's graph; lines of samples without the view are empty."""
     shape = (len(seen), len(observed))
-    total = sp.csr_matrix(shape)
-    for graph, theirs, table, mine, weight in zip(graphs, observed.T, tables, seen.T, weights, strict=True):
-        if mine.any() and theirs.any():
-            links = graph.links(table[mine])
-            total = total + weight * _placed(links, np.flatnonzero(mine), np.flatnonzero(theirs), shape)
-    return walk(_shared_mean(total, seen, observed, weights))
+    for graph, theirs, table, rows in zip(graphs, observed.T, tables, seen.T, strict=True):
+        if rows.any() and theirs.any():
+            yield _placed(graph.links(table[rows]), np.flatnonzero(rows), np.flatnonzero(theirs), shape)
+        else:
+            yield sp.csr_matrix(shape)
+
+
+def _positive(weights: Floats) -> Floats:
+    """Return weights above 0, so that samples which have no other view are still told by it."""
+    return np.maximum(weights, _LEAST_WEIGHT * (weights.max() or 1.0))
 
 
 def _placed(
@@ -207,25 +253,36 @@ def _placed(
 def _shared_mean(
     total: sp.spmatrix, rows: NDArray[np.bool_], columns: NDArray[np.bool_], weights: Floats
 ) -> sp.csr_matrix:
-    """Divide every link by the weight of the views that its two samples share."""
+    """Divide every link by the weight of the views that its two samples share, at least by the largest weight."""
     cells = total.tocoo()
-    shared = ((rows[cells.row] & columns[cells.col]) * weights).sum(axis=1)
-    return sp.csr_matrix((cells.data / np.maximum(shared, _TINY), (cells.row, cells.col)), total.shape)
+    shared = np.zeros(len(cells.data))
+    for have, others, weight in zip(rows.T, columns.T, weights, strict=True):
+        shared += weight * (have[cells.row] & others[cells.col])
+    return sp.csr_matrix(
+        (cells.data / np.maximum(shared, max(weights.max(), _TINY)), (cells.row, cells.col)), total.shape
+    )
 
 
+@single_threaded()
 def spectral_embedding(graph: sp.csr_matrix, n_components: int) -> Floats:
-    """Return the leading eigenvectors of a graph's normalised adjacency, (n, K), every row of length 1 (Ng et al., 2001).
+    """Return the leading eigenvectors of a graph's normalised adjacency, (n, K), rows of length 1 (Ng et al., 2001).
 
-    The eigenvectors are only determined up to a rotation, which changes no distance between rows.
+    A thousandth of the links is spread over all samples (Zhang and Rohe, 2018), so that a graph of more than K parts
+    is told by its large ones, not by whichever come first. The eigenvectors are only determined up to a rotation, which
+    changes no distance between rows.
     """
     n_samples = graph.shape[0]
-    graph = graph + 1e-6 * sp.eye(n_samples)  # a sample that nobody is linked to keeps a place of its own
-    root = sp.diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
-    matrix = root @ graph @ root
-    if n_samples <= _DENSE_UP_TO or n_components >= n_samples - 1:
-        vectors = np.linalg.eigh(matrix.toarray())[1][:, -n_components:]
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    everywhere = _EVERYWHERE * (degrees.mean() or 1.0)
+    root = 1 / np.sqrt(degrees + everywhere)
+    matrix = sp.csr_matrix(sp.diags(root) @ graph @ sp.diags(root))
+    common = np.sqrt(everywhere / n_samples) * root
+    if n_samples <= _DENSE_UP_TO or 4 * n_components >= n_samples:
+        vectors = np.linalg.eigh(matrix.toarray() + np.outer(common, common))[1][:, -n_components:]
     else:
-        vectors = eigsh(matrix, n_components, v0=np.ones(n_samples), which="LA")[1]
+        operator = LinearOperator(matrix.shape, lambda x: matrix @ x + common * (common @ x.ravel()), dtype=np.float64)
+        start = np.random.default_rng(0).normal(size=n_samples)
+        vectors = eigsh(operator, n_components, v0=start, which="LA", tol=_TOLERANCE)[1]
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY))
 
 
@@ -234,17 +291,19 @@ def smoothed_rows(graph: sp.csr_matrix, table: Floats, seen: NDArray[np.bool_]) 
 
     Only samples that have the view count; where a neighbourhood has none, the mean of the view stands in.
     """
-    step = walk(graph + 1e-9 * sp.eye(len(seen)))
-    clean = np.where(seen[:, None], table, 0.0)
+    step = walk(graph + 1e-9 * sp.eye(len(seen)))  # a sample that nobody is linked to keeps its own row
+    clean = np.where(seen[:, None], np.asarray(table, dtype=np.float64), 0.0)
     total, count = step @ (step @ clean), step @ (step @ seen.astype(np.float64))
     found = count > _TINY
     mean = total / np.where(found, count, 1.0)[:, None]
-    return np.where(found[:, None], mean, table[seen].mean(axis=0))
+    return np.where(found[:, None], mean, clean.sum(axis=0) / max(seen.sum(), 1))
 
 
-def view_graphs(tables: Sequence[Any], observed: NDArray[np.bool_], n_clusters: int) -> list[ViewGraph]:
-    """Return the graph of every view's observed rows."""
+def view_graphs(
+    tables: Sequence[Any], observed: NDArray[np.bool_], n_clusters: int, n_neighbors: int | None = None
+) -> list[ViewGraph]:
+    """Return the graph of every view's observed rows; None links as many neighbours as `neighbour_count` says."""
     return [
-        ViewGraph.of(np.asarray(table, dtype=np.float64)[seen], neighbour_count(int(seen.sum()), n_clusters))
+        ViewGraph.of(table[seen], n_neighbors or neighbour_count(int(seen.sum()), n_clusters))
         for table, seen in zip(tables, observed.T, strict=True)
     ]

@@ -1,7 +1,7 @@
 """Neighbour graphs of the views: how far views agree on who is near whom, and one graph of all of them."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -50,18 +50,27 @@ class ViewGraph:
     spreads: Floats
     n_neighbors: int
     _distinct: DistinctRows
-    _own: sp.csr_matrix
+    _own: sp.csr_matrix | None
 
     @classmethod
     def of(cls, rows: Floats, n_neighbors: int) -> "ViewGraph":
         """Learn the graph of rows (n, P)."""
         rows = np.asarray(rows, dtype=np.float64)
-        distinct, count = DistinctRows.of(rows), max(min(n_neighbors, len(rows) - 1), 0)
-        if not count:
-            return cls(rows, np.ones(len(rows)), 0, distinct, sp.csr_matrix((len(rows), len(rows))))
-        distances, found = distinct.neighbours(count)
+        graph = cls.known(rows, np.ones(len(rows)), n_neighbors)
+        if not graph.n_neighbors:
+            return replace(graph, _own=sp.csr_matrix((len(rows), len(rows))))
+        distances, found = graph._distinct.neighbours(graph.n_neighbors)
         spreads = _spreads(distances)
-        return cls(rows, spreads, count, distinct, links_of(distances, found, (spreads, spreads), len(rows)))
+        return replace(graph, spreads=spreads, _own=links_of(distances, found, (spreads, spreads), len(rows)))
+
+    @classmethod
+    def known(cls, rows: Floats, spreads: Floats, n_neighbors: int) -> "ViewGraph":
+        """Return the graph of rows whose spreads are known."""
+        return cls(rows, spreads, max(min(n_neighbors, len(rows) - 1), 0), DistinctRows.of(rows), None)
+
+    def without_own_links(self) -> "ViewGraph":
+        """Return the graph in less memory, for links of queries."""
+        return replace(self, _own=None)
 
     def links(self, queries: Floats | None = None) -> sp.csr_matrix:
         """Return how strongly queries (q, P), or the rows themselves, are linked to the rows; every line sums to 1.
@@ -70,7 +79,7 @@ class ViewGraph:
         to their nearest neighbours, queries also to a row that equals them. A row that is alone has no links.
         """
         if queries is None:
-            return self._own
+            return self._own if self._own is not None else ViewGraph.of(self.rows, self.n_neighbors).links()
         queries = np.asarray(queries, dtype=np.float64)
         distances, found = self._distinct.neighbours_of(queries, max(self.n_neighbors, 1))
         return links_of(distances, found, (_spreads(distances), self.spreads), len(self.rows))
@@ -87,7 +96,7 @@ def walk(graph: sp.spmatrix) -> sp.csr_matrix:
 
 
 @single_threaded()
-def view_agreement(tables: Sequence[Floats], observed: NDArray[np.bool_], n_clusters: int) -> Floats:
+def view_agreement(tables: Sequence[NDArray[Any]], observed: NDArray[np.bool_], n_clusters: int) -> Floats:
     """Return how far every two views agree on who is near whom, (V, V), from 0 to 1.
 
     It is the unbiased centred kernel alignment (Kornblith et al., 2019; Song et al., 2012) of random walks of three
@@ -147,7 +156,7 @@ def _alignment(first: Floats, second: Floats) -> float:
 
 @single_threaded()
 def agreement_weights(
-    agreement: Floats, tables: Sequence[Floats], observed: NDArray[np.bool_], n_clusters: int
+    agreement: Floats, tables: Sequence[NDArray[Any]], observed: NDArray[np.bool_], n_clusters: int
 ) -> Floats:
     """Return what each view is trusted, (V,), at most 1: its largest agreement with another view.
 
@@ -212,7 +221,7 @@ def combined_graph(graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], wei
 def links_to(
     graphs: Sequence[ViewGraph],
     observed: NDArray[np.bool_],
-    tables: Sequence[Floats],
+    tables: Sequence[NDArray[Any]],
     seen: NDArray[np.bool_],
     weights: Floats,
 ) -> sp.csr_matrix:
@@ -221,26 +230,27 @@ def links_to(
     Every line sums to 1; a training sample is linked to itself, too.
     """
     total = sp.csr_matrix((len(seen), len(observed)))
-    for links, weight in zip(view_links(graphs, observed, tables, seen), _positive(weights), strict=True):
-        total = total + weight * links
-    return walk(_shared_mean(total, seen, observed, _positive(weights)))
+    for links in weighted_links(graphs, observed, tables, seen, weights):
+        total = total + links
+    return walk(total)
 
 
-def view_links(
-    graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], tables: Sequence[Floats], seen: NDArray[np.bool_]
+def weighted_links(
+    graphs: Sequence[ViewGraph],
+    observed: NDArray[np.bool_],
+    tables: Sequence[NDArray[Any]],
+    seen: NDArray[np.bool_],
+    weights: Floats,
 ) -> Iterator[sp.csr_matrix]:
-    """Yield the links (q, n) of samples to those of each view's graph; lines of samples without the view are empty."""
+    """Yield each view's part (q, n) of the links of samples to those of the graphs."""
     shape = (len(seen), len(observed))
-    for graph, theirs, table, rows in zip(graphs, observed.T, tables, seen.T, strict=True):
+    weights = np.maximum(weights, _LEAST_WEIGHT * weights.max())  # samples that have no other view need a label, too
+    for graph, theirs, table, rows, weight in zip(graphs, observed.T, tables, seen.T, weights, strict=True):
         if rows.any() and theirs.any():
-            yield _placed(graph.links(table[rows]), np.flatnonzero(rows), np.flatnonzero(theirs), shape)
+            links = _placed(graph.links(table[rows]), np.flatnonzero(rows), np.flatnonzero(theirs), shape)
+            yield _shared_mean(weight * links, seen, observed, weights)
         else:
             yield sp.csr_matrix(shape)
-
-
-def _positive(weights: Floats) -> Floats:
-    """Return weights above 0, so that samples which have no other view are still told by it."""
-    return np.maximum(weights, _LEAST_WEIGHT * (weights.max() or 1.0))
 
 
 def _placed(
@@ -286,7 +296,7 @@ def spectral_embedding(graph: sp.csr_matrix, n_components: int) -> Floats:
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY))
 
 
-def smoothed_rows(graph: sp.csr_matrix, table: Floats, seen: NDArray[np.bool_]) -> Floats:
+def smoothed_rows(graph: sp.csr_matrix, table: NDArray[Any], seen: NDArray[np.bool_]) -> Floats:
     """Return what a sample's neighbourhood, two steps of a walk wide, has in a view: (n, P).
 
     Only samples that have the view count; where a neighbourhood has none, the mean of the view stands in.
@@ -296,7 +306,7 @@ def smoothed_rows(graph: sp.csr_matrix, table: Floats, seen: NDArray[np.bool_]) 
     total, count = step @ (step @ clean), step @ (step @ seen.astype(np.float64))
     found = count > _TINY
     mean = total / np.where(found, count, 1.0)[:, None]
-    return np.where(found[:, None], mean, clean.sum(axis=0) / max(seen.sum(), 1))
+    return np.asarray(np.where(found[:, None], mean, clean.sum(axis=0) / max(seen.sum(), 1)))
 
 
 def view_graphs(

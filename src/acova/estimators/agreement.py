@@ -1,7 +1,7 @@
 """Spectral clustering of one neighbour graph of all views, each as trusted as it agrees with another."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -128,6 +128,7 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
 
     presets = KNN
     _per_sample = ("labels_", "probabilities_", "view_weights_", "latent_")
+    _graphs: list[ViewGraph]
     _fitted = ("seed_", "view_trust_", "agreement_between_views_", "warnings_")
 
     def __init__(
@@ -183,7 +184,8 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             self.history_ = pd.DataFrame([{"phase": "eigenvectors", "epoch": found.n_iter, "total": found.inertia}])
             if report is not None:
                 report("k-means", 1, 1, [{"total": found.inertia}])
-        placed = self._numbered(tables, views.observed)
+        placed = self._numbered(views.observed)
+        self._graphs = [graph.without_links() for graph in self._graphs]
         self._tell(placed, np.argsort(order))
         self.summary_ = Summary.of(views, placed.labels, self.n_clusters)
         self.provenance_ = provenance("cpu")
@@ -214,10 +216,6 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         """
         placed, index = self._placed(X, observed)
         return self._in_container(placed.latent, index)
-
-    def view_weights_of(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
-        """Return the share of each sample's links that comes from each view, (n_samples, V); see `view_weights_`."""
-        return self._placed(X, observed)[0].weights
 
     def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
@@ -280,21 +278,22 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             for table, seen in zip(tables, observed.T, strict=True)
         ]
         self._embedding = spectral_embedding(combined_graph(graphs, observed, self.view_trust_), self.n_clusters)
-        self._graphs, self._observed = [graph.without_own_links() for graph in graphs], observed
+        self._graphs, self._observed = graphs, observed
 
     def _neighbours_of(self, n_samples: int) -> int:
         if isinstance(self.n_neighbors, str):
             return neighbour_count(n_samples, self.n_clusters)
         return int(self.n_neighbors)
 
-    def _numbered(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> _Placed:
+    def _numbered(self, observed: NDArray[np.bool_]) -> _Placed:
         """Place the training samples, with the clusters in the order of `cluster_order`."""
+        placed = self._placed_by(weighted_links(self._graphs, self._observed, None, observed, self.view_trust_))
         for _ in range(ROUNDS):
-            placed = self._place(tables, observed)
             order = cluster_order(placed.labels, self.n_clusters)
             if is_in_order(order):
                 break
             self._clusters = renumbered(self._clusters, order).astype(np.int64)
+            placed = replace(placed, probabilities=placed.probabilities[:, order])
         return placed
 
     def _tell(self, placed: _Placed, back: NDArray[np.intp]) -> None:
@@ -324,17 +323,16 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         )
 
     def _place_some(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> _Placed:
-        member = np.eye(self.n_clusters)[self._clusters]
-        values = np.hstack([member, self._embedding])
-        total = np.zeros((len(observed), values.shape[1]))
-        weights = np.zeros(observed.shape)
-        links: sp.csr_matrix
-        for v, links in enumerate(weighted_links(self._graphs, self._observed, tables, observed, self.view_trust_)):
-            total += links @ values
-            weights[:, v] = np.asarray(links.sum(axis=1)).ravel()
-        whole = weights.sum(axis=1, keepdims=True)
-        shares, latent = np.split((total / whole).astype(np.float32), [self.n_clusters], axis=1)
-        return _Placed(shares, (weights / whole).astype(np.float32), latent)
+        return self._placed_by(weighted_links(self._graphs, self._observed, tables, observed, self.view_trust_))
+
+    def _placed_by(self, links_by_view: Iterable[sp.csr_matrix]) -> _Placed:
+        """Return the means over the links (n, training samples) of samples."""
+        values = np.hstack([np.eye(self.n_clusters)[self._clusters], self._embedding])
+        links = list(links_by_view)
+        weights = np.column_stack([np.asarray(one.sum(axis=1)).ravel() for one in links])
+        total = np.sum([one @ values for one in links], axis=0) / weights.sum(axis=1, keepdims=True)
+        shares, latent = np.split(total.astype(np.float32), [self.n_clusters], axis=1)
+        return _Placed(shares, (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32), latent)
 
     def _in_memory(self, views: Views | StoredViews) -> Views:
         return self._held_in_memory(views, "it compares samples with each other")

@@ -50,39 +50,47 @@ class ViewGraph:
     spreads: Floats
     n_neighbors: int
     _distinct: DistinctRows
-    _own: sp.csr_matrix | None
+    _own: tuple[sp.csr_matrix, sp.csr_matrix] | None = None
+    """Links of the rows to others, and those of the rows as queries."""
 
     @classmethod
-    def of(cls, rows: Floats, n_neighbors: int) -> "ViewGraph":
+    def of(cls, rows: NDArray[Any], n_neighbors: int) -> "ViewGraph":
         """Learn the graph of rows (n, P)."""
         rows = np.asarray(rows, dtype=np.float64)
         graph = cls.known(rows, np.ones(len(rows)), n_neighbors)
         if not graph.n_neighbors:
-            return replace(graph, _own=sp.csr_matrix((len(rows), len(rows))))
-        distances, found = graph._distinct.neighbours(graph.n_neighbors)
-        spreads = _spreads(distances)
-        return replace(graph, spreads=spreads, _own=links_of(distances, found, (spreads, spreads), len(rows)))
+            return replace(graph, _own=(sp.csr_matrix((len(rows), len(rows))), sp.eye(len(rows), format="csr")))
+        others, all_rows = graph._distinct.neighbours(graph.n_neighbors)
+        spreads = _spreads(others[0])
+        links = tuple(links_of(*found, (_spreads(found[0]), spreads), len(rows)) for found in (others, all_rows))
+        return replace(graph, spreads=spreads, _own=links)
 
     @classmethod
     def known(cls, rows: Floats, spreads: Floats, n_neighbors: int) -> "ViewGraph":
         """Return the graph of rows whose spreads are known."""
-        return cls(rows, spreads, max(min(n_neighbors, len(rows) - 1), 0), DistinctRows.of(rows), None)
+        return cls(rows, spreads, max(min(n_neighbors, len(rows) - 1), 0), DistinctRows.of(rows))
 
-    def without_own_links(self) -> "ViewGraph":
+    def without_links(self) -> "ViewGraph":
         """Return the graph in less memory, for links of queries."""
         return replace(self, _own=None)
 
-    def links(self, queries: Floats | None = None) -> sp.csr_matrix:
+    def links(self, queries: NDArray[Any] | None = None) -> sp.csr_matrix:
         """Return how strongly queries (q, P), or the rows themselves, are linked to the rows; every line sums to 1.
 
         The affinity of two rows is Gaussian in their distance, in units of the mean of their spreads. Rows are linked
         to their nearest neighbours, queries also to a row that equals them. A row that is alone has no links.
         """
         if queries is None:
-            return self._own if self._own is not None else ViewGraph.of(self.rows, self.n_neighbors).links()
-        queries = np.asarray(queries, dtype=np.float64)
-        distances, found = self._distinct.neighbours_of(queries, max(self.n_neighbors, 1))
+            return self._links_of_rows()[0]
+        distances, found = self._distinct.neighbours_of(np.asarray(queries, dtype=np.float64), max(self.n_neighbors, 1))
         return links_of(distances, found, (_spreads(distances), self.spreads), len(self.rows))
+
+    def links_with_itself(self) -> sp.csr_matrix:
+        """Return the links of the rows as if they were queries, without another search."""
+        return self._links_of_rows()[1]
+
+    def _links_of_rows(self) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+        return self._own or ViewGraph.of(self.rows, self.n_neighbors)._links_of_rows()
 
 
 def _spreads(distances: Floats) -> Floats:
@@ -221,13 +229,13 @@ def combined_graph(graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], wei
 def links_to(
     graphs: Sequence[ViewGraph],
     observed: NDArray[np.bool_],
-    tables: Sequence[NDArray[Any]],
+    tables: Sequence[NDArray[Any]] | None,
     seen: NDArray[np.bool_],
     weights: Floats,
 ) -> sp.csr_matrix:
     """Return how strongly samples (q) are linked to those of the graphs (n), by the views that both have.
 
-    Every line sums to 1; a training sample is linked to itself, too.
+    Every line sums to 1; a training sample is linked to itself, too. Tables None stand for those of the graphs.
     """
     total = sp.csr_matrix((len(seen), len(observed)))
     for links in weighted_links(graphs, observed, tables, seen, weights):
@@ -238,16 +246,17 @@ def links_to(
 def weighted_links(
     graphs: Sequence[ViewGraph],
     observed: NDArray[np.bool_],
-    tables: Sequence[NDArray[Any]],
+    tables: Sequence[NDArray[Any]] | None,
     seen: NDArray[np.bool_],
     weights: Floats,
 ) -> Iterator[sp.csr_matrix]:
-    """Yield each view's part (q, n) of the links of samples to those of the graphs."""
+    """Yield each view's part (q, n) of the links of samples to those of the graphs; see `links_to`."""
     shape = (len(seen), len(observed))
     weights = np.maximum(weights, _LEAST_WEIGHT * weights.max())  # samples that have no other view need a label, too
-    for graph, theirs, table, rows, weight in zip(graphs, observed.T, tables, seen.T, weights, strict=True):
+    for v, (graph, theirs, rows, weight) in enumerate(zip(graphs, observed.T, seen.T, weights, strict=True)):
         if rows.any() and theirs.any():
-            links = _placed(graph.links(table[rows]), np.flatnonzero(rows), np.flatnonzero(theirs), shape)
+            links = graph.links_with_itself() if tables is None else graph.links(tables[v][rows])
+            links = _placed(links, np.flatnonzero(rows), np.flatnonzero(theirs), shape)
             yield _shared_mean(weight * links, seen, observed, weights)
         else:
             yield sp.csr_matrix(shape)

@@ -54,13 +54,16 @@ class DistinctRows:
         distances, near = self._nearest_groups(queries, count)
         return self._rows_of_groups(distances, near, count, None)
 
-    def neighbours(self, count: int) -> tuple[Floats, Positions]:
-        """Return the distances and positions (n, count) of the rows nearest to each row, itself left out.
+    def neighbours(self, count: int) -> tuple[tuple[Floats, Positions], tuple[Floats, Positions]]:
+        """Return the distances and positions (n, count) of the rows nearest to each row, without and with itself.
 
-        Of a group of equal rows that is too large, every row has others, so that none is the neighbour of all.
+        Of a group of equal rows that is too large, every row has others, so that none is the neighbour of all. With
+        itself they are those of `neighbours_of`.
         """
         distances, near = self._nearest_groups(self.values, count + 1)
-        return self._rows_of_groups(distances[self.group], near[self.group], count, np.arange(len(self.group)))
+        distances, near = distances[self.group], near[self.group]
+        others = self._rows_of_groups(distances, near, count, np.arange(len(self.group)))
+        return others, self._rows_of_groups(distances[:, :count], near[:, :count], count, None)
 
     def _nearest_groups(self, queries: Floats, count: int) -> tuple[Floats, Positions]:
         """Return the nearest distinct rows (q, at most count), by distance, of equal distances by their order."""

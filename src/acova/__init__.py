@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         DVIMC,
         MVP,
         PMIMC,
+        AgreementGraph,
         CoDE,
         Concat,
         KNNImpute,
@@ -40,6 +41,7 @@ __all__ = [
     "MVP",
     "PMIMC",
     "AcovaError",
+    "AgreementGraph",
     "CoDE",
     "Concat",
     "KNNImpute",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 _METHODS = (
-    *("ACOVA", "BSV", "CPSPAN", "CoDE", "Concat", "DCP", "DSIMVC", "DVIMC"),
+    *("ACOVA", "AgreementGraph", "BSV", "CPSPAN", "CoDE", "Concat", "DCP", "DSIMVC", "DVIMC"),
     *("KNNImpute", "MVP", "MoE", "PMIMC", "WeightedFusion"),
 )
 _HOMES = {"AcovaError": "acova.base", "Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")

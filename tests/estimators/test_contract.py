@@ -12,7 +12,7 @@ import acova
 from acova import Views
 from acova.base import DataError, OptionError, RunFolderError
 from acova.data import StoredViews, make_observed, stack_views
-from acova.estimators import list_methods, load_method, make_method
+from acova.estimators import AgreementGraph, list_methods, load_method, make_method
 from acova.estimators.coded import CodeClusterer
 from acova.estimators.registry import METHODS
 from acova.estimators.tables import TableClusterer
@@ -248,7 +248,7 @@ def test_views_on_disk_are_streamed_or_refused_with_a_reason(name, tmp_path, mon
     np.save(tmp_path / "observed.npy", make_toy()[0].observed)
     monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
     stored = StoredViews.of(tmp_path)
-    if issubclass(METHODS[name], TableClusterer | CodeClusterer):
+    if issubclass(METHODS[name], TableClusterer | CodeClusterer | AgreementGraph):
         with pytest.raises(DataError, match=f"{name}: .* in memory, but these views stay on disk"):
             make(name).fit(stored)
     else:

@@ -1,6 +1,7 @@
 """scikit-learn estimators for incomplete multi-view clustering."""
 
 from acova.estimators.acova import ACOVA
+from acova.estimators.agreement import AgreementGraph
 from acova.estimators.cpspan import CPSPAN
 from acova.estimators.dcp import DCP
 from acova.estimators.dsimvc import DSIMVC
@@ -23,6 +24,7 @@ __all__ = [
     "PMIMC",
     "PRESETS",
     "RECIPES",
+    "AgreementGraph",
     "CoDE",
     "Concat",
     "KNNImpute",

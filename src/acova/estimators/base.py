@@ -198,6 +198,17 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         self._columns = views.columns
         return views
 
+    def _held_in_memory(self, views: Views | StoredViews, why: str) -> Views:
+        """Return views that are in memory, or say why this method cannot read them from disk."""
+        if isinstance(views, StoredViews):
+            msg = (
+                f"{type(self).__name__}: {why} in memory, but these views stay on disk "
+                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
+                "that reads a window at a time, such as ACOVA."
+            )
+            raise DataError(msg)
+        return views
+
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")

@@ -143,7 +143,7 @@ def check_in_memory(settings: "ACOVA") -> None:
 def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:
     """Return the likelihood of each view, or raise where its data do not allow it."""
     who = type(settings).__name__
-    likelihoods = _per_view(who, "likelihood", settings.likelihood, views.names)
+    likelihoods = per_view(who, "likelihood", settings.likelihood, views.names)
     for likelihood in likelihoods:
         check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
     if not {"bernoulli", "auto"} & set(likelihoods):
@@ -182,7 +182,7 @@ def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
     return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
 
 
-def _per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
+def per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """Spread a setting over the views: one value for all, a sequence, or a dict by view name."""
     if isinstance(value, dict):
         if set(value) != set(names):

@@ -64,13 +64,7 @@ class CodeClusterer(VariationalClusterer):
     def _suit(self, settings: Self, views: Views | StoredViews) -> None:
         """Refuse data that this method cannot learn from."""
         who = type(self).__name__
-        if isinstance(views, StoredViews):
-            msg = (
-                f"{who}: it compares samples with each other in memory, but these views stay on disk "
-                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
-                "that reads a window at a time, such as ACOVA."
-            )
-            raise DataError(msg)
+        views = self._held_in_memory(views, "it compares samples with each other")
         if views.n_views < self._least_views:
             msg = f"{who}: it compares views with each other and needs at least two; got one. Use ACOVA, or k-means."
             raise DataError(msg)

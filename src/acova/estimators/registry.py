@@ -5,6 +5,7 @@ from typing import Any
 
 from acova.base import OptionError, RunFolderError, near_miss
 from acova.estimators.acova import ACOVA
+from acova.estimators.agreement import AgreementGraph
 from acova.estimators.base import MultiViewClusterer
 from acova.estimators.cpspan import CPSPAN
 from acova.estimators.dcp import DCP
@@ -22,6 +23,7 @@ METHODS: dict[str, type[MultiViewClusterer]] = {
         BSV,
         Concat,
         KNNImpute,
+        AgreementGraph,
         DVIMC,
         CoDE,
         MoE,

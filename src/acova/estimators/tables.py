@@ -12,7 +12,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import DataError, check_number, check_seed, draw_seed
+from acova.base import check_number, check_seed, draw_seed
 from acova.data import StoredViews, Summary, Views
 from acova.engine import computation, single_threaded
 from acova.estimators.base import MultiViewClusterer, canonical_order
@@ -164,14 +164,7 @@ class TableClusterer(MultiViewClusterer):
         return np.column_stack([_nearest(table, centers) for table, centers in pairs])
 
     def _in_memory(self, views: Views | StoredViews) -> Views:
-        if isinstance(views, StoredViews):
-            msg = (
-                f"{type(self).__name__}: k-means works in memory, but these views stay on disk "
-                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
-                "that reads a window at a time, such as ACOVA."
-            )
-            raise DataError(msg)
-        return views
+        return self._held_in_memory(views, "k-means works")
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"centers.{t}": torch.from_numpy(centers) for t, centers in enumerate(self._centers)}

@@ -202,7 +202,7 @@ def test_new_samples_may_have_any_subset_of_views(fitted, names):
     views, labels = make_toy(missing=0.0)
     some = {name: views.arrays[views.names.index(name)] for name in names}
     assert clustering_accuracy(labels, fitted.predict(some)) > 0.95
-    np.testing.assert_allclose(fitted.view_weights(some).sum(1), 1, atol=1e-4)
+    np.testing.assert_allclose(fitted.fusion_weights(some).sum(1), 1, atol=1e-4)
     as_list = [some.get(name) for name in views.names]
     renamed = ACOVA(3, **SMALL).fit(list(views.arrays))
     assert clustering_accuracy(labels, renamed.predict(as_list)) > 0.95

@@ -279,7 +279,7 @@ def test_score_falls_when_the_data_move_away(toy, fitted):
 
 def test_more_runs_keep_the_one_with_the_lowest_objective(toy, fitted):
     views, _ = toy
-    model = ACOVA(3, **SMALL, n_init=3).fit(views)
+    model = ACOVA(3, **SMALL | {"n_init": 3}).fit(views)
     assert model.objectives_.shape == (3,)
     assert model.objective_ == model.objectives_.min()
     assert model.objectives_[0] == fitted.objective_

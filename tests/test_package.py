@@ -62,12 +62,20 @@ def test_links_inside_the_documentation_lead_somewhere(page):
             assert ((ROOT / page).parent / target).exists(), target
 
 
+_HARDLY_TRAINED = """
+import warnings
+from sklearn.exceptions import ConvergenceWarning
+warnings.simplefilter("ignore", ConvergenceWarning)
+"""
+"""Examples train for a few epochs, and their results are not to be trusted."""
+
+
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md")))])
 def test_python_in_the_documentation_runs(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
-    code = "\n".join(blocks)
-    if not code:
+    if not blocks:
         pytest.skip("no Python on this page")
+    code = "\n".join([_HARDLY_TRAINED, *blocks])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

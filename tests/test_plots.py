@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import warnings
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -11,10 +12,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from sklearn.calibration import calibration_curve
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from acova import ACOVA, Concat
-from acova.base import OptionError
+from acova.base import DataError, OptionError
 from acova.data import count_patterns
 from acova.metrics import clustering_accuracy
 from acova.plots import (
@@ -429,3 +430,29 @@ def test_names_of_phases_do_not_touch(epochs):
 def test_long_names_lose_their_middle_and_dollars_are_plain():
     assert short("a" * 30 + "b", 11) == "aaaaa…aaaab"
     assert short("US$ $x$\nnew") == r"US\$ \$x\$ new"
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        *(CalibrationDisplay, ClusterDisplay, ConvergenceDisplay, CorrelationDisplay),
+        *(LatentDisplay, MissingDisplay, ViewWeightDisplay),
+    ],
+)
+def test_a_model_that_is_not_fitted_is_said_to_be(display):
+    with pytest.raises(NotFittedError, match="This ACOVA instance is not fitted yet"):
+        display.from_estimator(ACOVA(3))
+
+
+def test_without_an_epoch_there_is_no_course_of_training(toy, tmp_path):
+    none = {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = ACOVA(3, **{**SMALL, **none}).fit(toy[0])
+    with pytest.raises(
+        DataError, match="ConvergenceDisplay: the history has no epoch to draw; fit with pretrain_epochs"
+    ):
+        ConvergenceDisplay.from_estimator(model)
+    with pytest.raises(NotFittedError):
+        save_figures(ACOVA(3), None, tmp_path / "none")
+    assert "convergence" not in {path.stem for path in save_figures(model, None, tmp_path)}

@@ -127,6 +127,7 @@ def test_a_failed_fit_is_no_fit(toy):
         model.predict(toy[0])
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # noise holds no clusters
 def test_a_bernoulli_view_of_any_bounds_is_brought_to_the_unit_interval():
     rng = np.random.default_rng(0)
     pixels = [rng.integers(0, 256, size=(60, 6)).astype(float) for _ in range(2)]

@@ -31,6 +31,8 @@ TINY = {
 }
 METHODS = list(TINY)
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained, on purpose
+
 
 def make(cls, seed=0, **more):
     return cls(3, **{**TINY[cls], "random_state": seed, **more})

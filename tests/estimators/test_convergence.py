@@ -35,7 +35,7 @@ def test_a_sound_result_raises_no_doubt():
     ("found", "text"),
     [
         (doubts_about(EVEN % 2, 4, SETTLED), "2 of 4 clusters are empty"),
-        (doubts_about(EVEN % 3, 4, SETTLED), "1 of 4 cluster is empty"),
+        (doubts_about(EVEN % 3, 4, SETTLED), "1 of 4 clusters is empty"),
         (doubts_about(np.repeat([0, 1], [97, 3]), 2, SETTLED), r"cluster 0 holds 97.0% of the samples"),
         (
             doubts_about(EVEN, 4, SETTLED, sure(EVEN, confidence=0.3)),

@@ -286,6 +286,7 @@ def test_neighbours_need_views_in_memory(tmp_path, monkeypatch):
     ACOVA(3, **QUICK).fit(StoredViews.of(tmp_path))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # guards that act too often ruin a fit
 def test_history_tells_how_often_guards_acted(toy):
     calm = ACOVA(3, **SMALL).fit(toy[0]).history_
     assert (calm["clipped"].dropna() == 0).all()

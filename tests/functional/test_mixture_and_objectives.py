@@ -10,6 +10,7 @@ from acova.functional import (
     Fused,
     ObjectiveParts,
     alignment,
+    distant_log_responsibilities,
     expected_kl_to_components,
     fuse,
     kl_assignment,
@@ -241,3 +242,17 @@ def test_total_follows_the_named_parts():
 
 def test_fused_is_a_named_tuple_in_the_documented_order():
     assert Fused._fields == ("mean", "variance", "weights")
+
+
+def test_distant_log_responsibilities_are_the_same_nearby_and_right_far_away(mixture):
+    z = draw(N, D)
+    torch.testing.assert_close(distant_log_responsibilities(z, *mixture), log_responsibilities(z, *mixture))
+    log_weights, means, _ = mixture
+    round_ones = (log_weights, means, torch.ones(K, D, dtype=torch.float64))
+    for far in (1e8, 1e15, 1e25, 1e37):
+        expected = (z @ means.mT).argmax(
+            -1
+        )  # of equally round components, the one farthest along the sample's direction
+        found = distant_log_responsibilities((far * z).float(), *round_ones)
+        assert torch.isfinite(found.exp()).all()
+        torch.testing.assert_close(found.argmax(-1), expected)

@@ -77,10 +77,10 @@ def _about_sizes(labels: NDArray[np.int64], n_clusters: int) -> list[str]:
     found = []
     empty = np.flatnonzero(sizes == 0)
     if empty.size:
-        are = "clusters are" if empty.size > 1 else "cluster is"
+        are = "are" if empty.size > 1 else "is"
         found.append(
-            f"{empty.size} of {n_clusters} {are} empty: the samples fall into fewer groups than n_clusters. Lower "
-            "n_clusters, or try another random_state."
+            f"{empty.size} of {n_clusters} clusters {are} empty: the samples fall into fewer groups than n_clusters. "
+            "Lower n_clusters, or try another random_state."
         )
     share = sizes.max() / len(labels)
     if n_clusters > 1 and share >= _NEARLY_ALL:

@@ -30,12 +30,11 @@ def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
     displays: dict[str, Any] = {
         "correlation": CorrelationDisplay.from_estimator(estimator),
         "latent": LatentDisplay.from_estimator(estimator, X),
+        **({"convergence": ConvergenceDisplay.from_estimator(estimator)} if len(estimator.history_) else {}),
         "missing": MissingDisplay.from_estimator(estimator),
         "clusters": ClusterDisplay.from_estimator(estimator),
         "weights": ViewWeightDisplay.from_estimator(estimator),
     }
-    if len(estimator.history_):
-        displays["convergence"] = ConvergenceDisplay.from_estimator(estimator)
     paths = []
     for name, display in displays.items():
         path = folder / f"{name}.png"

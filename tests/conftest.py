@@ -11,6 +11,8 @@ from acova.data import Views
 
 SHARED_DATASETS = Path(__file__).resolve().parents[2] / "shared" / "datasets"
 SMALL = {
+    "n_init": 1,
+    "consensus": False,
     "hidden": (32,),
     "latent_dim": 4,
     "pretrain_epochs": 5,

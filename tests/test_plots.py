@@ -294,7 +294,7 @@ def test_known_classes_are_matched_to_clusters(toy, fitted):
 def test_without_classes_the_runs_are_asked(toy, fitted):
     with pytest.raises(OptionError, match=r"this model has one run; pass y, or fit with n_init=10, consensus=True"):
         CalibrationDisplay.from_estimator(fitted)
-    model = ACOVA(3, **SMALL, n_init=2, consensus=True).fit(toy[0])
+    model = ACOVA(3, **SMALL | {"n_init": 2, "consensus": True}).fit(toy[0])
     display = CalibrationDisplay.from_estimator(model)
     assert np.nansum(display.shares * display.mean_holds) == pytest.approx(model.agreement_.mean())
 

@@ -128,7 +128,7 @@ def test_a_loaded_run_gives_the_same_page(fitted, tmp_path):
 
 
 def test_a_consensus_tells_how_many_runs_agree(toy):
-    model = ACOVA(3, **SMALL | {"epochs": 2}, n_init=2, consensus=True).fit(toy[0])
+    model = ACOVA(3, **SMALL | {"epochs": 2, "n_init": 2, "consensus": True}).fit(toy[0])
     page = render_report(model, method="PCA")
     assert "runs agree" in page
     assert np.array(sample_data(page)["columns"]["agreement"]).sum() == pytest.approx(1000 * model.agreement_.sum())

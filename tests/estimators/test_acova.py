@@ -203,7 +203,7 @@ def test_new_samples_may_have_any_subset_of_views(fitted, names):
     views, labels = make_toy(missing=0.0)
     some = {name: views.arrays[views.names.index(name)] for name in names}
     assert clustering_accuracy(labels, fitted.predict(some)) > 0.95
-    np.testing.assert_allclose(fitted.view_weights(some).sum(1), 1, atol=1e-4)
+    np.testing.assert_allclose(fitted.fusion_weights(some).sum(1), 1, atol=1e-4)
     as_list = [some.get(name) for name in views.names]
     renamed = ACOVA(3, **SMALL).fit(list(views.arrays))
     assert clustering_accuracy(labels, renamed.predict(as_list)) > 0.95
@@ -280,7 +280,7 @@ def test_score_falls_when_the_data_move_away(toy, fitted):
 
 def test_more_runs_keep_the_one_with_the_lowest_objective(toy, fitted):
     views, _ = toy
-    model = ACOVA(3, **SMALL, n_init=3).fit(views)
+    model = ACOVA(3, **SMALL | {"n_init": 3}).fit(views)
     assert model.objectives_.shape == (3,)
     assert model.objective_ == model.objectives_.min()
     assert model.objectives_[0] == fitted.objective_

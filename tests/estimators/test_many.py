@@ -107,7 +107,7 @@ def test_every_run_needs_its_own_estimator_and_mask():
 
 def test_jobs_share_what_is_the_same():
     views, _ = make_toy()
-    model = ACOVA(3, **SMALL, n_init=3)
+    model = ACOVA(3, **SMALL | {"n_init": 3})
     prepared = model._prepare(views, None)
     assert len({id(job.views) for job in prepared.jobs}) == 1
     assert isinstance(prepared.jobs[0], Job)

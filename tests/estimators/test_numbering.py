@@ -107,7 +107,7 @@ def test_a_renumbered_network_says_the_same_of_other_numbers(name):
 
 
 def test_a_consensus_is_numbered_in_every_network(toy):
-    model = ACOVA(3, **SMALL, n_init=3, consensus=True).fit(toy[0])
+    model = ACOVA(3, **SMALL | {"n_init": 3, "consensus": True}).fit(toy[0])
     assert in_order(model.labels_, 3)
     np.testing.assert_array_equal(model._ensemble.orders, np.tile(np.arange(3), (3, 1)))
     np.testing.assert_array_equal(model.network_.prior.means.numpy(), model.means_)

@@ -29,7 +29,7 @@ def test_a_recipe_fills_only_what_was_left_open(toy):
     for recipe, values in RECIPES.items():
         filled = settings_of(toy[0], recipe=recipe)
         left = {name: value for name, value in values.items() if name not in QUICK}
-        if recipe == "robust":
+        if recipe != "paper":
             left["neighbor_weight"] = 0.5  # what "auto" means for few samples
         assert {name: getattr(filled, name) for name in left} == left
         changed = settings_of(toy[0], recipe=recipe, balance=0.25, warmup_epochs=3)
@@ -128,7 +128,7 @@ def test_balance_counts_errors_in_units_of_variance_and_tempers_widths(toy, bala
     """Predicting a view's mean costs width^(1 - balance), and all views together what they cost without weights."""
     views = Views.of([array * scale for array, scale in zip(toy[0].arrays, (1, 30, 0.1), strict=True)])
     settings = {**QUICK, "balance": balance, "standardize": standardize, "reconstruction_scale": False}
-    job = ACOVA(3, **settings)._prepare(views, None).jobs[0]
+    job = ACOVA(3, view_weights="equal", **settings)._prepare(views, None).jobs[0]
     costs = []
     for v, view in enumerate(job.views):
         rows = view[job.observed[:, v]]
@@ -137,7 +137,7 @@ def test_balance_counts_errors_in_units_of_variance_and_tempers_widths(toy, bala
     expected = np.array(views.sizes) ** (1 - balance)
     np.testing.assert_allclose(weighed / weighed.sum(), expected / expected.sum(), rtol=1e-4)
     np.testing.assert_allclose(weighed.sum(), sum(costs), rtol=1e-4)
-    plain = ACOVA(3, **{**settings, "balance": False})._prepare(views, None).jobs[0].network()
+    plain = ACOVA(3, view_weights="equal", **{**settings, "balance": False})._prepare(views, None).jobs[0].network()
     torch.testing.assert_close(plain.reconstruction_weights, torch.ones(3))
 
 
@@ -148,7 +148,7 @@ def test_reconstruction_by_the_means_costs_what_the_scale_says(balance):
     views = [40 * rng.normal(size=(400, 3)), (rng.random((400, 6)) < 0.2).astype(float), rng.normal(size=(400, 50))]
     likelihoods = ("gaussian", "bernoulli", "laplace")
     given = {**QUICK, "likelihood": list(likelihoods), "balance": balance, "reconstruction_scale": 70.0}
-    job = ACOVA(3, **given)._prepare(views, None).jobs[0]
+    job = ACOVA(3, view_weights="equal", **given)._prepare(views, None).jobs[0]
     outputs = [view.mean(0).expand_as(view) for view in job.views]
     outputs[1] = torch.logit(outputs[1])
     weights = job.network().reconstruction_weights
@@ -168,7 +168,7 @@ def test_bernoulli_views_share_one_unit(balance):
     rng = np.random.default_rng(0)
     lit = [(rng.random((400, width)) < share).astype(float) for width, share in ((4, 0.5), (64, 0.02), (64, 0.4))]
     given = {**QUICK, "balance": balance, "reconstruction_scale": 70.0}
-    job = ACOVA(3, **given)._prepare(lit, None).jobs[0]
+    job = ACOVA(3, view_weights="equal", **given)._prepare(lit, None).jobs[0]
     assert set(job.likelihoods) == {"bernoulli"}
     weights = job.network().reconstruction_weights.numpy()
     np.testing.assert_allclose(weights / weights[0], [1, 16**-balance, 16**-balance], rtol=1e-5)
@@ -189,7 +189,7 @@ def test_narrow_views_do_not_collapse():
 
 def test_a_constant_view_is_not_blown_up(toy):
     arrays = [*toy[0].arrays[:2], np.full((240, 2), 7.0)]
-    weights = ACOVA(3, **QUICK)._prepare(arrays, None).jobs[0].network().reconstruction_weights
+    weights = ACOVA(3, view_weights="equal", **QUICK)._prepare(arrays, None).jobs[0].network().reconstruction_weights
     assert weights[2] == 1.0
     assert torch.isfinite(weights).all()
 
@@ -197,8 +197,8 @@ def test_a_constant_view_is_not_blown_up(toy):
 def test_neighbours_share_what_is_decoded(toy):
     """The loss is (1 - w) of the sample's own error and w of the mean error against each neighbour, but a constant."""
     weight = 0.3
-    plain = ACOVA(3, **QUICK, neighbor_weight=0.0)._prepare(toy[0], None).jobs[0]
-    job = ACOVA(3, **QUICK, neighbor_weight=weight)._prepare(toy[0], None).jobs[0]
+    plain = ACOVA(3, view_weights="equal", **QUICK, neighbor_weight=0.0)._prepare(toy[0], None).jobs[0]
+    job = ACOVA(3, view_weights="equal", **QUICK, neighbor_weight=weight)._prepare(toy[0], None).jobs[0]
     means = neighbour_means(job.views, job.observed, job.variances.tolist(), 10)
     network, noise = job.network(), torch.randn(len(job.observed), 2, 4)
 
@@ -258,7 +258,7 @@ def test_neighbours_are_found_without_looking_at_hidden_cells(toy, junk):
 
 def test_bad_settings_are_refused(toy, tmp_path):
     for given, words in (
-        ({"recipe": "best"}, "recipe must be 'paper', 'robust'; got 'best'"),
+        ({"recipe": "best"}, "recipe must be 'paper', 'robust', 'shared'; got 'best'"),
         ({"cluster_start": "middle"}, "cluster_start must be .*; got 'middle'"),
         ({"assignment": "hard"}, "assignment must be .*; got 'hard'"),
         ({"neighbor_weight": -1}, "neighbor_weight must be a number at least 0 and at most 1; got -1"),

@@ -160,6 +160,9 @@ class Job:
 
         method = self.method
         settings = settings_of(method, self.data)
+        recipe = recipe_of(method, settings)
+        if settings.get("recipe") == "robust":  # it was the default when the first rows were stored
+            settings = {name: value for name, value in settings.items() if name != "recipe"}
         identity = {
             "source": self.data.source,
             "views": self.data.views,
@@ -172,7 +175,7 @@ class Job:
             "labels": method.labels,
             "run": self.run,
         }
-        if recipe := recipe_of(method, settings):
+        if recipe:
             identity["recipe"] = recipe
         if self.alone:  # then the time counts
             identity["alone"] = True

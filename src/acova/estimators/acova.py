@@ -19,9 +19,11 @@ class ACOVA(VariationalClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    recipe : {"robust", "paper"}
-        What the keywords that are None by default stand for: the training that depends least on its seed, or
-        the paper's procedure. Every such keyword can also be given alone.
+    recipe : {"shared", "robust", "paper"}
+        What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
+        views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
+        one run in which every view counts, ``"paper"`` the published procedure. Every such keyword can also be given
+        alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
     latent_dim : int
         Dimension of the latent vector.
     alpha : float
@@ -46,10 +48,12 @@ class ACOVA(VariationalClusterer):
     correlation_start : {"random", "identity", "similarity"}, float or array of shape (V, V)
         Where a learned correlation starts: a random positive one (as published), none, the cosine
         similarity of the pretrained codes, a constant or a matrix.
-    n_init : int
-        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`.
-    consensus : bool
-        Match the clusters of all runs and average their assignments, in `predict` too.
+    n_init : int, "auto" or None
+        Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
+        and paper: 1). Without `consensus`, the run with the lowest objective is kept.
+    consensus : bool or None
+        Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
+        False).
     pretrain_epochs : int or None
         Epochs of the separate auto-encoders (robust: 100, paper: 200).
     warmup_epochs : int or None
@@ -77,11 +81,12 @@ class ACOVA(VariationalClusterer):
         Factor on the learning rates (but pretraining's) after each epoch of the whole model.
     warmup_kl : float
         Weight of the divergence from the standard normal during the warm-up.
-    cluster_start : {"fused", "codes", "neighbors"} or None
-        Where k-means places the clusters: in the fused latent means of all samples, the latent dimensions
-        weighed so that the mixture fits best (robust); in the averaged codes of complete samples, or of all when
-        fewer than ten per cluster are complete (paper); or in what the latent vectors are to be decoded to, see
-        `neighbor_weight`, whose clusters are then carried to the latent space.
+    cluster_start : {"graph", "fused", "codes", "neighbors"} or None
+        Where the clusters start. ``"graph"``: a spectral clustering of the neighbour graph of the fused latent means
+        (shared). ``"fused"``: k-means in the fused latent means, with the latent dimensions scaled so that the mixture
+        fits best (robust). ``"codes"``: k-means in the averaged codes of complete samples, or of all samples when fewer
+        than ten per cluster are complete (paper). ``"neighbors"``: k-means in the decoder targets, see
+        `neighbor_weight`; its clusters are then carried over to the latent space.
     balance : float, False or None
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
         the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). Bernoulli
@@ -90,13 +95,19 @@ class ACOVA(VariationalClusterer):
         What reconstruction costs, all views together, when every view is decoded to its mean: the errors are scaled
         to this number (robust: 1000), so that divergences and alignment weigh the same beside narrow views as beside
         wide ones. False leaves the errors as they come (paper).
+    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
+        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
+        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
+        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
+        negative, by position or by name.
     neighbor_weight : float, "auto" or None
-        Share, from 0 to 1, that a sample's nearest neighbours have in what its latent vector is decoded to; its
-        square is the weight of decoding the views that the sample lacks, which its neighbours have. ``"auto"``
-        (robust) is 0.5 up to 2,000 samples and falls with the square of their number, to 0 above 20,000;
-        the paper's 0 is the sample alone. Needs the views in memory; views on disk are trained without.
+        How strongly the decoder target is smoothed over the sample's nearest neighbours: 0 reconstructs the sample
+        itself (paper), 1 reconstructs the mean of its neighbours. Views the sample lacks are reconstructed from its
+        neighbours with weight ``neighbor_weight ** 2``. ``"auto"`` (robust) is 0.5 up to 2,000 samples and falls with
+        the square of their number, to 0 above 20,000. Needs the views in memory; for views on disk it is 0.
     n_neighbors : int
-        How many neighbours.
+        Number of neighbours with ``view_weights="equal"``. Otherwise samples are linked to about half a cluster of
+        neighbours, between 5 and 30.
     assignment : {"draw", "exact"} or None
         Responsibilities in training: at a draw from the posterior (both recipes), or those that minimise the
         objective, which need no draw.
@@ -146,6 +157,11 @@ class ACOVA(VariationalClusterer):
         sum to 1, a missing view has 0, and correlated views can get negative weights.
     latent_ : array of shape (n_samples, latent_dim)
         Fused latent mean of each training sample, as `transform` gives it.
+    view_trust_ : array of shape (V,)
+        How much each view was trusted, at most 1: its largest agreement with another view over that of the most
+        trusted view, or what `view_weights` says.
+    view_agreement_ : array of shape (V, V)
+        How far the neighbour graphs of every two views agree, from 0 to 1. Ones with ``view_weights`` of your own.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)
@@ -191,7 +207,7 @@ class ACOVA(VariationalClusterer):
         self,
         n_clusters: int = 8,
         *,
-        recipe: str = "robust",
+        recipe: str = "shared",
         latent_dim: int = 10,
         alpha: float = 10.0,
         elbo_weight: float = 1.0,
@@ -201,8 +217,8 @@ class ACOVA(VariationalClusterer):
         n_correlations: int = 1,
         missing: str = "precision",
         correlation_start: Any = "random",
-        n_init: int = 1,
-        consensus: bool = False,
+        n_init: int | str | None = None,
+        consensus: bool | None = None,
         pretrain_epochs: int | None = None,
         warmup_epochs: int | None = None,
         epochs: int | None = None,
@@ -217,6 +233,7 @@ class ACOVA(VariationalClusterer):
         cluster_start: str | None = None,
         balance: float | None = None,
         reconstruction_scale: float | None = None,
+        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
         neighbor_weight: float | str | None = None,
         n_neighbors: int = 10,
         assignment: str | None = None,
@@ -244,8 +261,8 @@ class ACOVA(VariationalClusterer):
         self.n_correlations = n_correlations
         self.missing = missing
         self.correlation_start = correlation_start
-        self.n_init = n_init
-        self.consensus = consensus
+        self.n_init: Any = n_init
+        self.consensus: Any = consensus
         self.pretrain_epochs: Any = pretrain_epochs
         self.warmup_epochs: Any = warmup_epochs
         self.epochs: Any = epochs
@@ -260,6 +277,7 @@ class ACOVA(VariationalClusterer):
         self.cluster_start: Any = cluster_start
         self.balance: Any = balance
         self.reconstruction_scale: Any = reconstruction_scale
+        self.view_weights: Any = view_weights
         self.neighbor_weight: Any = neighbor_weight
         self.n_neighbors = n_neighbors
         self.assignment: Any = assignment

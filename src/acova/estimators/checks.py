@@ -26,7 +26,7 @@ _Estimator = TypeVar("_Estimator", bound="MultiViewClusterer")
 _FLAGS = ("consensus", "drop_last", "oracle_leak", "verbose")
 _OR_NONE = ("clip_norm", "patience")
 _NUMBERS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("n_clusters", "latent_dim", "n_init", "batch_size", "checkpoint_every", "patience"), COUNT),
+    **dict.fromkeys(("n_clusters", "latent_dim", "batch_size", "checkpoint_every", "patience"), COUNT),
     **dict.fromkeys(("n_neighbors", "decay_every", "n_correlations"), COUNT),
     "rho": {"minimum": -1, "strict": True},
     **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
@@ -63,6 +63,10 @@ def check_options(settings: "ACOVA") -> None:
 
 
 def _check_numbers_or_words(who: str, settings: "ACOVA") -> None:
+    if isinstance(settings.n_init, str):
+        check_choice(who, "n_init", settings.n_init, ("auto",), "a number of runs")
+    else:
+        check_number(who, "n_init", settings.n_init, minimum=1, integer=True)
     if isinstance(settings.neighbor_weight, str):
         check_choice(who, "neighbor_weight", settings.neighbor_weight, ("auto",), "a number from 0 to 1")
     else:

@@ -32,13 +32,14 @@ NOT_THEIRS: dict[str, Any] = {
     "balance": False,
     "reconstruction_scale": False,
     "neighbor_weight": 0.0,
+    "view_weights": "equal",
     "n_neighbors": 1,
     "assignment": "exact",
     "clip_norm": None,
     "min_std": 1e-4,
 }
 """ACOVA's keywords that say nothing here."""
-DEFAULTS: dict[str, Any] = {"standardize": "unit", "precision": "tf32"}
+DEFAULTS: dict[str, Any] = {"n_init": 1, "consensus": False, "standardize": "unit", "precision": "tf32"}
 
 
 class CodeClusterer(VariationalClusterer):

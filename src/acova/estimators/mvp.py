@@ -97,6 +97,7 @@ class MVP(VariationalClusterer):
     balance = False
     reconstruction_scale = False
     neighbor_weight = 0.0
+    view_weights = "equal"
     cluster_start = "fused"
     _words: ClassVar[Any] = {"output": tuple(OUTPUTS)}
 

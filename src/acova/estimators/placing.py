@@ -12,7 +12,14 @@ from torch import Tensor
 
 from acova.engine import RunData, StreamedData, single_threaded
 from acova.estimators.inference import CHUNK
-from acova.estimators.start import averaged_codes, code_similarity, components_around, k_means, likely_clusters
+from acova.estimators.start import (
+    averaged_codes,
+    code_similarity,
+    components_around,
+    graph_clusters,
+    k_means,
+    likely_clusters,
+)
 from acova.networks import MultiViewVAE
 
 if TYPE_CHECKING:
@@ -20,6 +27,10 @@ if TYPE_CHECKING:
 
 _WORTH_PROCESSES = 8
 """From this many k-means on, processes are started for them."""
+
+
+_FINDERS = {"fused": likely_clusters, "graph": graph_clusters}
+"""Starts that look for clusters in the latent means."""
 
 
 @torch.no_grad()
@@ -88,13 +99,13 @@ def _round_clusters(
 class _Points:
     """What a run's clusters are placed by: points for k-means, and posteriors of the same samples.
 
-    Without posteriors, components of unit variance are placed at the centres. With `by_likelihood`, the clusters are
-    those of `likely_clusters`.
+    Without posteriors, components of unit variance are placed at the centres. `find` looks for the clusters in the
+    points, from the number of clusters and a seed.
     """
 
     points: NDArray[np.float64]
     posterior: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-    by_likelihood: bool = False
+    find: Callable[[NDArray[np.float64], int, int], NDArray[np.intp]] | None = None
 
 
 def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
@@ -106,8 +117,8 @@ def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run
     chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
     mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
     variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
-    if start == "fused":
-        return _Points(mean, (mean, variance), by_likelihood=True)
+    if start in _FINDERS:
+        return _Points(mean, (mean, variance), _FINDERS[start])
     variances = np.ones(len(targets)) if job.variances is None else job.variances
     arrays = [gather(view).double().cpu().numpy() for view in targets]
     weighed = [array / np.sqrt(total) for array, total in zip(arrays, variances, strict=True)]
@@ -119,8 +130,8 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
         if given.posterior is None:
             centers = k_means(given.points, n_clusters, seed).centers
             return centers, np.ones_like(centers)
-        if given.by_likelihood:
-            labels = likely_clusters(given.points, n_clusters, seed)
+        if given.find is not None:
+            labels = given.find(given.points, n_clusters, seed)
         else:
             labels = k_means(given.points, n_clusters, seed).labels
         return components_around(*given.posterior, np.eye(n_clusters)[labels])

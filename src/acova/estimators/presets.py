@@ -5,6 +5,21 @@ from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
+_ROBUST: dict[str, Any] = {
+    "hidden": "auto",
+    "pretrain_epochs": 100,
+    "warmup_epochs": 100,
+    "epochs": 200,
+    "cluster_start": "fused",
+    "balance": 0.5,
+    "reconstruction_scale": 1000.0,
+    "neighbor_weight": "auto",
+    "assignment": "draw",
+    "standardize": "auto",
+    "likelihood": "auto",
+    "learning_rate": 2e-3,
+    "prior_learning_rate": 1e-2,
+}
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "hidden": (500, 500, 2000),
@@ -21,23 +36,18 @@ RECIPES: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
         "prior_learning_rate": 5e-2,
     },
-    "robust": {
-        "hidden": "auto",
-        "pretrain_epochs": 100,
-        "warmup_epochs": 100,
-        "epochs": 200,
-        "cluster_start": "fused",
-        "balance": 0.5,
-        "reconstruction_scale": 1000.0,
-        "neighbor_weight": "auto",
-        "assignment": "draw",
-        "standardize": "auto",
-        "likelihood": "auto",
-        "learning_rate": 2e-3,
-        "prior_learning_rate": 1e-2,
+    "robust": _ROBUST,
+    "shared": {
+        **_ROBUST,
+        "cluster_start": "graph",
+        "view_weights": "agreement",
+        "n_init": "auto",
+        "consensus": True,
     },
 }
 """Settings left at None take these values."""
+OTHERWISE: dict[str, Any] = {"view_weights": "equal", "n_init": 1, "consensus": False}
+"""What settings left at None are where a recipe does not say."""
 
 
 def recipe_values(method: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +60,7 @@ def recipe_values(method: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if value and name in known and values[name] is None}
 
 
-_FEW_SAMPLES, _NARROW_UP_TO, _MANY_SAMPLES = 2_000, 3_000, 20_000
+_FEW_SAMPLES, _NARROW_UP_TO, _SOME_SAMPLES, _MANY_SAMPLES = 2_000, 3_000, 5_000, 20_000
 
 
 def auto_widths(n_samples: int) -> tuple[int, ...]:
@@ -61,6 +71,11 @@ def auto_widths(n_samples: int) -> tuple[int, ...]:
 def auto_neighbor_weight(n_samples: int) -> float:
     """Return what ``neighbor_weight="auto"`` stands for: few samples need their neighbours, many do without."""
     return 0.5 * min(1.0, _FEW_SAMPLES / n_samples) ** 2 if n_samples <= _MANY_SAMPLES else 0.0
+
+
+def auto_runs(n_samples: int) -> int:
+    """Return how many runs ``n_init="auto"`` stands for: 5 up to 5,000 samples, 3 up to 20,000, else one."""
+    return 5 if n_samples <= _SOME_SAMPLES else 3 if n_samples <= _MANY_SAMPLES else 1
 
 
 def epochs_for(epochs: int, n_samples: int) -> int:

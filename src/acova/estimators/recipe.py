@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from acova.estimators.acova import ACOVA
 
 
+_LEAST_TRUST = 1e-4
+"""A view that is not trusted at all is still decoded, so that its decoder means something."""
 _NOTHING = float(np.finfo(np.float32).tiny)
 """The cost of a view in which nothing varies."""
 
@@ -70,12 +72,13 @@ class Job:
     hidden: list[Tensor] | None = None
     variances: NDArray[np.float64] | None = None
     costs: NDArray[np.float64] | None = None
+    trust: NDArray[np.float64] | None = None
 
     def network(self) -> MultiViewVAE:
         """Return a network with fresh weights."""
         settings = self.settings
         weights = reconstruction_weights(
-            settings.balance, settings.reconstruction_scale, self.sizes, self.likelihoods, self.costs
+            settings.balance, settings.reconstruction_scale, self.sizes, self.likelihoods, self.costs, self.trust
         )
         return self.settings._new_network(self.sizes, self.likelihoods, self.streams, weights).to(self.device)
 
@@ -207,14 +210,16 @@ def reconstruction_weights(
     sizes: Sequence[int],
     likelihoods: Sequence[str],
     costs: NDArray[np.float64] | None,
+    trust: NDArray[np.float64] | None = None,
 ) -> list[float] | None:
     """Return the factors of the views' reconstructions, or None for the sums as they are.
 
     With `balance`, decoding view v to its mean costs P_v^(1 - balance), times what leaves the sum over the views as it
     is. Bernoulli errors are nats, which have no unit to take off: there it is so for the Bernoulli views together, and
-    a feature weighs the same in all that are equally wide. With `scale`, the sum becomes this number.
+    a feature weighs the same in all that are equally wide. With `scale`, the sum becomes this number. `trust` (V,) is a
+    further factor for each view, which leaves the sum as it is.
     """
-    if costs is None or (balance is False and scale is False):
+    if costs is None or (balance is False and scale is False and trust is None):
         return None
     varies = costs > max(np.finfo(np.float32).eps * costs.max(), 2 * _NOTHING)
     if not varies.any():  # a single sample, or copies of it
@@ -223,6 +228,8 @@ def reconstruction_weights(
     nats = varies & (np.array(likelihoods) == "bernoulli")
     units = np.where(nats, widths * costs[nats].sum() / max(widths[nats].sum(), 1.0), costs)
     relative = np.ones_like(costs) if balance is False else widths ** (1.0 - balance) / units
+    if trust is not None:
+        relative = relative * np.maximum(trust, _LEAST_TRUST)
     total = costs.sum() if scale is False else float(scale)
     weights: list[float] = np.where(varies, relative * total / (relative * costs)[varies].sum(), 1.0).tolist()
     return weights

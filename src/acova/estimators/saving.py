@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
 _FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
-_LATER: dict[str, Any] = {"warnings_": []}
+_LATER: dict[str, Any] = {"warnings_": [], "view_trust_": None, "view_agreement_": None}
 """What folders of earlier versions do not hold."""
 _TYPES: dict[str, Any] = {
     "view_names_": list[str],

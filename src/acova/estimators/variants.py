@@ -16,7 +16,7 @@ from acova.base import Streams, near_miss
 from acova.estimators.acova import ACOVA
 from acova.estimators.consensus import Ensemble
 from acova.estimators.method_presets import DVIMC_PRESETS
-from acova.estimators.presets import PRESETS, RECIPES
+from acova.estimators.presets import OTHERWISE, PRESETS, RECIPES
 from acova.estimators.start import given_correlation
 from acova.estimators.variational import VariationalClusterer
 from acova.networks import MultiViewVAE
@@ -173,8 +173,10 @@ class CoDE(VariationalClusterer):
 
 
 @variant(
-    fixed={**_NO_CORRELATION, **RECIPES["paper"], "recipe": "paper", "warmup_kl": 0.0, "n_neighbors": 1},
+    fixed={**_NO_CORRELATION, **RECIPES["paper"], **OTHERWISE, "recipe": "paper", "warmup_kl": 0.0, "n_neighbors": 1},
     own={
+        "n_init": 1,
+        "consensus": False,
         "latent_dim": 10,
         "alpha": 10.0,
         "hidden": (500, 500, 2000),

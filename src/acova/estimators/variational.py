@@ -27,11 +27,12 @@ from acova.estimators.extremes import learn_scaling, overflow_allowed
 from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
 from acova.estimators.neighbours import neighbour_means, neighbour_products
 from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
-from acova.estimators.presets import BY_SIZE, RECIPES, auto_neighbor_weight, auto_widths
+from acova.estimators.presets import BY_SIZE, OTHERWISE, RECIPES, auto_neighbor_weight, auto_runs, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
 from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases, train_runs
 from acova.estimators.saving import pack_networks, unpack_networks
+from acova.estimators.trust import smoothed_views, trusted_views
 from acova.networks import MultiViewVAE
 
 _TABLE_ROWS = 65536
@@ -51,8 +52,11 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     epochs: Any
     latent_dim: int
     alpha: float
-    n_init: int
-    consensus: bool
+    n_init: Any
+    consensus: Any
+    view_weights: Any
+    view_trust_: NDArray[np.float64]
+    view_agreement_: NDArray[np.float64]
     random_state: Any
     checkpoint: str | Path | None
     checkpoint_every: int
@@ -134,9 +138,8 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         """Return a copy with every setting that was left to the recipe filled in."""
         check_choice(type(self).__name__, "recipe", self.recipe, RECIPES)
         settings = plain_copy(self)
-        settings.set_params(
-            **{name: value for name, value in RECIPES[self.recipe].items() if getattr(self, name) is None}
-        )
+        values = {**OTHERWISE, **RECIPES[self.recipe]}
+        settings.set_params(**{name: value for name, value in values.items() if getattr(self, name) is None})
         return settings
 
     def _suit(self, settings: Self, views: Views | StoredViews) -> None:
@@ -146,17 +149,21 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         if isinstance(settings.neighbor_weight, str):
             in_memory = not isinstance(views, StoredViews)
             settings.neighbor_weight = auto_neighbor_weight(views.n_samples) if in_memory else 0.0
+        if isinstance(settings.n_init, str):
+            settings.n_init = auto_runs(views.n_samples)
         for name, suited in BY_SIZE.items():
-            if getattr(self, name) is None and settings.recipe == "robust":
+            if getattr(self, name) is None and settings.recipe != "paper":
                 setattr(settings, name, suited(getattr(settings, name), views.n_samples))
 
     def _held(self, settings: Self, views: Views | StoredViews, processes: Processes) -> dict[str, Any]:
         """Return the data of a run: this process's share on the device, or a way to read them."""
         device = resolve_device(self.device)
         neighbours = settings.neighbor_weight or settings.cluster_start == "neighbors"
-        weighs = settings.balance is not False or settings.reconstruction_scale is not False
+        self.view_agreement_, trust = trusted_views(settings, views, self._scaling)
+        self.view_trust_ = np.ones(views.n_views) if trust is None else trust
+        weighs = settings.balance is not False or settings.reconstruction_scale is not False or trust is not None
         variances = None
-        held: dict[str, Any] = {"device": device}
+        held: dict[str, Any] = {"device": device, "trust": trust}
         if neighbours or weighs:
             with overflow_allowed():
                 moments = scaled_moments(views, self._scaling)
@@ -169,7 +176,10 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         share = processes.share(len(views))
         if variances is not None and neighbours:
             with threads_for(neighbour_products(len(views), sum(views.sizes))):
-                means = neighbour_means(arrays, observed, variances.tolist(), settings.n_neighbors)
+                if trust is None:
+                    means = neighbour_means(arrays, observed, variances.tolist(), settings.n_neighbors)
+                else:
+                    means = smoothed_views(arrays, observed, trust, settings.n_clusters)
             targets = [
                 torch.where(seen.unsqueeze(-1), torch.lerp(view, mean, settings.neighbor_weight), mean)
                 for view, mean, seen in zip(arrays, means, observed.unbind(1), strict=True)
@@ -211,7 +221,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             raise TrainingError(msg)
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
-        if self.consensus and len(runs) > 1:
+        if self._settings.consensus and len(runs) > 1:
             ensemble = agreed([run.network for run in runs], self._scaling, views, processes)
             best = ensemble.reference
         self.objective_ = float(self.objectives_[best])
@@ -231,6 +241,11 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         if processes.is_first:
             warn_of(type(self).__name__, self.warnings_, stacklevel=4)
         return self
+
+    @property
+    def n_voters_(self) -> int:
+        """Number of runs whose assignments are averaged: all of a consensus, else one."""
+        return len(self._ensemble.networks)
 
     def _trained_objective(self, job: Job, network: MultiViewVAE, prepared: "Prepared") -> float:
         """Return the objective that was trained, over all training data: with its weights and neighbours."""
@@ -305,7 +320,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
             return latent
         return pd.DataFrame(latent, index=index)
 
-    def view_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+    def fusion_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
         return self._infer(X, observed).weights
 
@@ -380,7 +395,10 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
     # --- saving ---------------------------------------------------------------------------------
 
     _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")
-    _fitted = ("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_")
+    _fitted = (
+        *("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_"),
+        *("view_trust_", "view_agreement_"),
+    )
 
     def _new_network(
         self,

@@ -59,7 +59,7 @@ class ViewWeightDisplay:
             raise OptionError(msg)
         labels, weights = estimator.labels_, estimator.view_weights_
         if X is not None:
-            labels, weights = estimator.predict(X), estimator.view_weights(X)
+            labels, weights = estimator.predict(X), estimator.fusion_weights(X)
         return cls(weights, labels, estimator.view_names_, n_clusters=estimator.n_clusters).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:

@@ -140,7 +140,7 @@ def _clusters(model: Any, display: ClusterDisplay) -> list[dict[str, Any]]:
     labels = np.asarray(model.labels_)
     top = 5 if model.n_clusters * len(model.view_names_) <= 100 else 3
     agreement = None
-    if hasattr(model, "agreement_") and len(model.objectives_) > 1 and model.consensus:
+    if getattr(model, "n_voters_", 1) > 1:
         agreement = np.bincount(labels, np.asarray(model.agreement_), minlength=model.n_clusters)
     found = []
     for label, profiles in enumerate(cluster_profiles(model, top)):

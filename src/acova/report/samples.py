@@ -37,7 +37,7 @@ def sample_columns(model: Any, rows: NDArray[np.intp], method: str) -> dict[str,
     columns["confidence"] = _thousandths(shares.max(axis=1))
     if shares.shape[1] > 1:
         columns["second"] = np.argsort(-shares, axis=1, kind="stable")[:, 1].tolist()
-    if getattr(model, "consensus", False) and len(model.objectives_) > 1:
+    if getattr(model, "n_voters_", 1) > 1:
         columns["agreement"] = _thousandths(model.agreement_[rows])
     observed = np.asarray(model.view_weights_[rows]) != 0  # a missing view weighs exactly nothing
     patterns = count_patterns(observed)[0]

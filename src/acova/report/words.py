@@ -155,7 +155,7 @@ def _runs(model: Any) -> Check | None:
         return Check("note", "One run: another seed may give other clusters. n_init=10, consensus=True tells how much.")
     spread = f"from {model.objectives_.min():.4g} to {model.objectives_.max():.4g}"
     text = f"{len(model.objectives_)} runs ended with objectives {spread}."
-    if not model.consensus:
+    if getattr(model, "n_voters_", 1) == 1:
         return Check("good", f"{text} The lowest is kept.")
     mean = float(model.agreement_.mean())
     level = "good" if mean >= 0.8 else "note"

@@ -11,6 +11,7 @@ from acova.data.omics import add_results, is_omics, read_omics, write_omics
 from acova.data.preprocessing import SCALINGS, TO_UNIT, Features, Scaling, features_of, observed_counts, scaled_moments
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
+from acova.data.synthetic import MadeDataset, make_views
 from acova.data.views import Views, stack_views
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Dataset",
     "Features",
     "Inspection",
+    "MadeDataset",
     "Scaling",
     "StoredViews",
     "Summary",
@@ -37,6 +39,7 @@ __all__ = [
     "is_stored",
     "load_dataset",
     "make_observed",
+    "make_views",
     "observed_counts",
     "read_omics",
     "read_views",

@@ -53,10 +53,10 @@ def test_errors_in_columns_of_the_same_number_have_the_correlation(rho):
 
 def test_a_whole_correlation_matrix_and_a_perfect_one():
     matrix = np.array([[1, 0.9, 0.2], [0.9, 1, -0.1], [0.2, -0.1, 1]])
-    data = make_views(4000, 2, {name: NOISE for name in "abc"}, error_correlation=matrix, random_state=0)
+    data = make_views(4000, 2, dict.fromkeys("abc", NOISE), error_correlation=matrix, random_state=0)
     found = np.corrcoef([array.ravel() for array in data.views.arrays])
     np.testing.assert_allclose(found, matrix, atol=5 / np.sqrt(4000 * 6))
-    same = make_views(50, 2, {name: NOISE for name in "ab"}, error_correlation=1.0, random_state=0)
+    same = make_views(50, 2, dict.fromkeys("ab", NOISE), error_correlation=1.0, random_state=0)
     np.testing.assert_allclose(*same.views.arrays, atol=1e-12)
 
 

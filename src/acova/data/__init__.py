@@ -3,7 +3,7 @@
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.categories import given_sizes
 from acova.data.exports import check_table_path, write_table
-from acova.data.formats import Dataset, read_views
+from acova.data.formats import Dataset, has_class, read_views
 from acova.data.inputs import from_tensor
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
@@ -34,6 +34,7 @@ __all__ = [
     "features_of",
     "from_tensor",
     "given_sizes",
+    "has_class",
     "inspect_data",
     "is_omics",
     "is_stored",

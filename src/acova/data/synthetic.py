@@ -130,11 +130,11 @@ def make_views(
     >>> from acova.data import make_views
     >>> sizes = {"n_features": 40, "n_informative": 10}
     >>> category = {"kind": "category", "n_features": 1, "n_informative": 0}
-    >>> data = make_views(200, 3, {"rna": sizes, "protein": sizes, "hospital": category}, random_state=0)
+    >>> data = make_views(200, 3, {"rna": sizes, "adt": sizes, "site": category}, random_state=0)
     >>> data.views
-    <Views of 200 samples (100% complete); rna: 40 (100% observed), protein: 40 (100% observed), hospital: 4 (100% observed)>
+    <Views of 200 samples (100% complete); rna: 40 (100% observed), adt: 40 (100% observed), site: 4 (100% observed)>
     >>> data.useful
-    {'rna': True, 'protein': True, 'hospital': False}
+    {'rna': True, 'adt': True, 'site': False}
 
     See Also
     --------

@@ -39,8 +39,10 @@ class Comparison:
 def compare(means: pd.DataFrame, *, higher_is_better: bool = True, against: str = "") -> Comparison | None:
     """Compare methods by their means, cells in rows and methods in columns; None if fewer than two can be compared.
 
-    The method `against` is tested against each other one; by default, and where it is left out, the best is. The cells that all have count. Methods that lack some are left out where that leaves more results to compare: of the
+    The cells that all have count. Methods that lack some are left out where that leaves more results to compare: of the
     sets of cells that one method has, or two have in common, the one that gives the largest table.
+
+    The method `against` is tested against each other one. The best is, by default and where `against` is left out.
     """
     has = {name: frozenset(means.index[means[name].notna()]) for name in means.columns}
     common = dict.fromkeys(one & other for one in has.values() for other in has.values())

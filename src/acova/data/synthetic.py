@@ -158,7 +158,7 @@ def make_views(
     tables: dict[str, pd.DataFrame] = {}
     for name in sorted(specs, key=lambda one: specs[one].kind == "copy"):  # copies need what they copy
         labels, stream = partitions[specs[name].partition], streams.child("view", name)
-        tables[name] = _table(name, specs[name], labels, errors.get(name), tables, stream)
+        tables[name] = _table(name, specs[name], labels, errors, tables, stream)
     made = Views.of({name: tables[name] for name in specs})
     sources = {name: spec if spec.kind != "copy" else specs[spec.of] for name, spec in specs.items()}
     return MadeDataset(
@@ -242,7 +242,7 @@ def _counts(n_samples: int, n_clusters: int, proportions: Sequence[float] | None
         msg = f"{_WHO}: proportions must be {n_clusters} positive numbers, one per cluster; got {proportions!r}."
         raise OptionError(msg)
     exact = n_samples * shares / shares.sum()
-    counts = np.floor(exact).astype(np.int64)
+    counts: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     largest = np.argsort(counts - exact, kind="stable")[: n_samples - counts.sum()]
     counts[largest] += 1
     while (counts == 0).any():
@@ -292,7 +292,7 @@ def _table(
     name: str,
     spec: _View,
     labels: NDArray[np.int64],
-    errors: NDArray[np.float64] | None,
+    errors: Mapping[str, NDArray[np.float64]],
     tables: Mapping[str, pd.DataFrame],
     streams: Streams,
 ) -> pd.DataFrame:
@@ -308,18 +308,18 @@ def _table(
         return pd.DataFrame(values, columns=columns)
     means = streams.numpy("means").normal(size=(spec.informative, labels.max() + 1)).T
     values[:, : spec.informative] = spec.separation * means[labels]
-    return pd.DataFrame(values + spec.noise * errors, columns=columns)
+    return pd.DataFrame(values + spec.noise * errors[name], columns=columns)
 
 
-def _categories(spec: _View, labels: NDArray[np.int64], streams: Streams) -> list[pd.Categorical]:
+def _categories(spec: _View, labels: NDArray[np.int64], streams: Streams) -> list[Any]:
     """Return the columns of a view of categories: per sample the level with the largest score."""
     scores = np.zeros((spec.n_features, labels.max() + 1, spec.n_levels))
     shape = (spec.informative, *scores.shape[1:])
     scores[: spec.informative] = spec.separation * streams.numpy("means").normal(size=shape)
     errors = streams.numpy("errors").gumbel(size=(spec.n_features, len(labels), spec.n_levels))
-    levels = [f"level {number}" for number in range(spec.n_levels)]
-    chosen = (scores[:, labels] + spec.noise * errors).argmax(axis=2)
-    return [pd.Categorical.from_codes(codes, categories=levels) for codes in chosen.tolist()]
+    levels = pd.Index([f"level {number}" for number in range(spec.n_levels)])
+    chosen: NDArray[np.intp] = (scores[:, labels] + spec.noise * errors).argmax(axis=2)
+    return [pd.Categorical.from_codes(codes, categories=levels) for codes in chosen]
 
 
 def _informative(spec: _View, table: pd.DataFrame) -> NDArray[np.bool_]:

@@ -1,8 +1,10 @@
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.cluster import SpectralClustering
 from sklearn.impute import KNNImputer
@@ -16,10 +18,13 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def peers(monkeypatch):
+def script(monkeypatch):
+    """Import a module of the folder by its name."""
     monkeypatch.syspath_prepend(BENCHMARKS)
-    yield __import__("peers")
-    sys.modules.pop("peers")
+    before = set(sys.modules)
+    yield import_module
+    for name in {"peers", "targets"} & (set(sys.modules) - before):
+        sys.modules.pop(name)
 
 
 @pytest.mark.parametrize("name", ["narrow", "public", "real", "stress", "stress_kept", "unseen"])
@@ -73,7 +78,8 @@ def test_the_real_suite_has_23_data_sets_and_one_rule_of_scaling():
 
 
 @pytest.mark.filterwarnings("ignore:Graph is not fully connected")
-def test_peers_cluster_the_table_of_scikit_learns_imputer(peers):
+def test_peers_cluster_the_table_of_scikit_learns_imputer(script):
+    peers = script("peers")
     views, labels = make_toy(n_samples=90)
     arrays = list(views.arrays)
     table = KNNImputer(n_neighbors=5).fit_transform(np.hstack(arrays))
@@ -85,7 +91,18 @@ def test_peers_cluster_the_table_of_scikit_learns_imputer(peers):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_umap_and_k_means_find_separated_clusters(peers):
+def test_umap_and_k_means_find_separated_clusters(script):
     pytest.importorskip("umap")
+    peers = script("peers")
     views, labels = make_toy(n_samples=90, missing=0.2)
     assert clustering_accuracy(labels, peers.KNNUMAP(3, random_state=0).fit_predict(list(views.arrays))) > 0.9
+
+
+def test_targets_compare_with_the_best_peer_and_the_undisturbed_data(script):
+    rows = pd.MultiIndex.from_product([["plain", "noise", "lost"], [0.0, 50.0]])
+    ours = [0.9, 0.8, 0.85, 0.5, np.nan, 0.4]
+    means = pd.DataFrame({"a": [0.7, 0.9, np.nan, 0.1, 0.5, np.nan], "b": 0.6, "ours": ours}, index=rows)
+    found = script("targets").distances(means, "ours", ["a", "b"], "plain")
+    assert found["peer"].tolist() == ["a", "a", "b", "b", "b"]
+    np.testing.assert_allclose(found["ahead of it"], [20, -10, 25, -10, -20])
+    np.testing.assert_allclose(found["ahead of undisturbed"], [0, 0, -5, -30, -40])

@@ -15,6 +15,7 @@ import pytest
 from acova import ACOVA
 from acova.base import FileError, folder_lock, sealed_json
 from acova.cli import main
+from acova.metrics import clustering_scores
 from conftest import SMALL, make_toy
 from kills import start_fit
 
@@ -285,3 +286,18 @@ def test_file_names_that_are_no_text_train_and_save(acova, tmp_path):
     assert os.fsdecode(b"im\xff") in model.view_names_
     assert b"weight_im\xff" in (out / "labels.csv").read_bytes()
     assert json.loads((out / "config.json").read_text())["fitted"]["provenance_"]["data"] == str(folder)
+
+
+def test_samples_without_a_class_are_fitted_and_not_scored(acova, tmp_path):
+    views, labels = make_toy(n_samples=90, missing=0.0)
+    given = np.where(np.arange(90) % 5, labels, -1)
+    np.savez(tmp_path / "some.npz", labels=given, view_0=views.arrays[0], view_1=views.arrays[1])
+    command = ["fit", tmp_path / "some.npz", "--method", "Concat", "--clusters", 3, "--random-state", 0]
+    code, out, err = acova(*command, "--out", tmp_path / "run")
+    assert code == 0, err
+    found = pd.read_csv(tmp_path / "run" / "labels.csv")["label"]
+    assert len(found) == 90
+    known = clustering_scores(labels[given >= 0], found[given >= 0])["acc"]
+    assert f"{known:.3f}".lstrip("0") in out
+    assert known == 1
+    assert clustering_scores(given, found)["acc"] < 1

@@ -307,6 +307,7 @@ def _terminable(processes: "Processes") -> "Iterator[None]":
 
 
 def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:
+    from acova.data import has_class
     from acova.metrics import clustering_scores
 
     say(f"{views}\n")
@@ -314,7 +315,8 @@ def _tell(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None"
     if hasattr(model, "correlation_"):
         show(correlation_table(model))
     if labels is not None:
-        show(score_table({type(model).__name__: clustering_scores(labels, model.labels_)}))
+        known = has_class(labels)
+        show(score_table({type(model).__name__: clustering_scores(labels[known], model.labels_[known])}))
 
 
 @app.command()

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from types import SimpleNamespace
 
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 
 from acova.bench import BenchSpec, Store, run_bench
+from acova.bench.cells import Results
 from acova.bench.fitting import commit, foreign_input, load_data, run_group
 from acova.bench.progress import Pace, duration
 from acova.bench.runner import grouped
-from acova.data import Scaling, load_dataset, make_observed
-from acova.estimators import ACOVA, Concat
+from acova.bench.tables import grids
+from acova.data import Scaling, load_dataset, make_observed, make_views
+from acova.estimators import ACOVA, BSV, Concat
 from acova.metrics import clustering_scores
 from conftest import make_toy
 
@@ -332,3 +335,73 @@ def test_processes_do_what_one_does(folder):
     store = Store(folder / "other.jsonl")
     run_bench(spec, store, n_jobs=1)
     assert rows == {row["run"]: row["acc"] for row in store.rows.values()}
+
+
+def test_the_automatic_scale_of_foreign_methods_is_that_of_the_library():
+    digits = load_dataset("digits")
+    observed = make_observed(1797, 4, 0.5, random_state=0)
+    views = digits.views.hide(observed)
+    automatic = Scaling.fit(views, ("auto",) * 4).transform(views)
+    assert not np.allclose(automatic[0], Scaling.fit(views, ("zscore",) * 4).transform(views)[0])
+    for v, array in enumerate(foreign_input(digits, observed, "auto")):
+        seen = observed[:, v]
+        np.testing.assert_allclose(array[seen], automatic[v][seen] / np.sqrt(views.sizes[v]))
+        assert np.isnan(array[~seen]).all()
+
+
+def test_every_run_has_data_of_its_own_where_a_seed_is_asked_for(folder):
+    views = {"one": {"n_features": 3}, "two": {"n_features": 2}}
+    data = {"name": "made", "source": "acova.data:make_views", "seed": "random_state"}
+    data["options"] = {"n_samples": 30, "n_clusters": 2, "views": views, "random_state": 7}
+    spec = spec_in(folder, ["Concat"], data=[data], missing=[0], runs=2)
+    for run in range(2):
+        made = load_data(spec.data[0], spec.folder, run)
+        known = make_views(30, 2, views, random_state=7 + run)
+        np.testing.assert_array_equal(made.views.arrays[0], known.views.arrays[0])
+    store = Store(folder / "rows.jsonl")
+    assert run_bench(spec, store, n_jobs=1).done == 2
+    for row in store.rows.values():
+        assert row["options"]["random_state"] == 7 + row["run"]
+        known = make_views(30, 2, views, random_state=7 + row["run"])
+        fitted = Concat(2, random_state=row["run"]).fit(known.views)
+        assert row["acc"] == clustering_scores(known.labels, fitted.labels_)["acc"]
+    fixed = spec_in(folder, ["Concat"], data=[{**data, "seed": ""}], missing=[0], runs=2)
+    assert not {job.key for job in spec.jobs()} & {job.key for job in fixed.jobs()}
+    methods = [{"name": "a", "use": "ACOVA", "settings": TINY}]
+    assert len(grouped(spec_in(folder, methods, data=[data], missing=[0], runs=2).jobs())) == 2
+
+
+def test_a_data_set_may_have_rates_of_its_own(folder):
+    data = [{"name": "toy", "source": "toy.npz"}, {"name": "as it comes", "source": "toy.npz", "missing": [0]}]
+    spec = spec_in(folder, ["Concat"], data=data, missing=[10, 50], runs=1)
+    assert [(job.data.name, job.missing) for job in spec.jobs()] == [("toy", 10), ("toy", 50), ("as it comes", 0)]
+    assert BenchSpec.from_dict(tomllib.loads(spec.to_toml()), spec.folder) == spec
+    store = Store(folder / "rows.jsonl")
+    assert run_bench(spec, store, n_jobs=1).done == 3
+    results = Results.of(spec, store)
+    assert len(results.means("acc")) == 3
+    assert [grid.columns for grid in grids(results, "acc")] == [
+        ["10 %", "50 %", "average rank"],
+        ["0 %", "average rank"],
+    ]
+    assert (results.cells["runs"] == 1).all()
+
+
+@pytest.mark.parametrize("method", ["Concat", {"name": "BSV", "labels": "oracle"}])
+def test_samples_without_a_class_are_fitted_and_not_scored(folder, method):
+    toy = np.load(folder / "toy.npz")
+    labels = toy["labels"].copy()
+    labels[::4] = -1
+    views = {name: toy[name] for name in ("image", "text", "sound")}
+    np.savez(folder / "some.npz", labels=labels, **views)
+    spec = spec_in(folder, [method], data=[{"name": "some", "source": "some.npz"}], missing=[50], runs=1)
+    store = Store(folder / "rows.jsonl")
+    assert run_bench(spec, store, n_jobs=1).done == 1
+    (row,) = store.rows.values()
+    observed = make_observed(len(labels), 3, 0.5, random_state=0)
+    model = (BSV if method != "Concat" else Concat)(3, random_state=0).fit(views, observed=observed)
+    known = labels != -1
+    found = model.labels_by_view_ if method != "Concat" else model.labels_[:, None]
+    scores = [clustering_scores(labels[known], one[known]) for one in found.T]
+    best = max(scores, key=lambda one: one["acc"])
+    assert {name: row[name] for name in best} == best

@@ -122,7 +122,23 @@ def test_a_part_of_a_benchmark():
         ({"data": "digits"}, "data: must be a list; got a text"),
         ({"methods": ["BSV", "BSV"]}, "methods must have different names"),
         ({"methods": [{"name": "BSV", "label": "oracle"}]}, r"'BSV': unknown entry 'label'.*Did you mean 'labels'"),
-        ({"methods": [{"name": "X", "scale": "z"}]}, "method 'X': scale must be 'none', 'zscore', 'balanced'; got 'z'"),
+        (
+            {"methods": [{"name": "X", "scale": "z"}]},
+            "method 'X': scale must be 'none', 'zscore', 'balanced', 'auto'; got 'z'",
+        ),
+        (
+            {"data": [{"name": "a", "seed": "seed"}]},
+            "seed is for data of a function, module:function; 'a' is none",
+        ),
+        (
+            {"data": [{"name": "a", "source": "b:c", "seed": "s", "options": {"s": "x"}}]},
+            "'a': options.s must be an integer at least 0; got 'x'",
+        ),
+        (
+            {"data": [{"name": "a", "missing": [101]}]},
+            "'a': missing must be a number at least 0 and at most 100",
+        ),
+        ({"data": [{"name": "a", "missing": [1, 1]}]}, "'a': missing must have different entries"),
         ({"reference": "Concate"}, r"reference must be 'Concat'.*Did you mean 'Concat'"),
         ({"record": ["histories"]}, "record must be.*Did you mean 'history'"),
     ],

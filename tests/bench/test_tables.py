@@ -12,7 +12,7 @@ from acova.bench.cells import COLUMNS, Results, value_of
 from acova.bench.charts import joined
 from acova.bench.figures import FIGURES, write_figures
 from acova.bench.statistics import compare, holm, interval, nemenyi
-from acova.bench.tables import comparison, differences, grids, score, write_tables
+from acova.bench.tables import comparison, comparison_markdown, differences, grids, score, write_tables
 
 
 def place_of(job):
@@ -129,6 +129,29 @@ def test_ranks_and_tests_are_those_of_the_textbook():
     assert found.friedman == pytest.approx(stats.chi2.sf(chi2 / (1 - ties / (14 * 4 * 15)), 3), rel=1e-3)
     assert set(found.wilcoxon.index) == {"C4.5", "+m", "+cf"}
     assert (found.wilcoxon["p_holm"] >= found.wilcoxon["p"]).all()
+
+
+def test_the_chosen_method_is_tested_against_each_other_one(results):
+    rng = np.random.default_rng(0)
+    means = pd.DataFrame(rng.random((12, 4)) + np.array([0.0, 0.1, 0.3, 0.5]), columns=list("abcd"))
+    found = compare(means, against="b")
+    assert found.wilcoxon.index.name == "b"
+    p = {}
+    for other in "acd":
+        p[other] = stats.wilcoxon(means["b"], means[other]).pvalue
+        assert found.wilcoxon.loc[other, "p"] == pytest.approx(p[other])
+        assert found.wilcoxon.loc[other, "difference"] == pytest.approx((means["b"] - means[other]).median())
+    first, second, third = sorted(p, key=p.get)
+    corrected = [3 * p[first], max(3 * p[first], 2 * p[second]), max(3 * p[first], 2 * p[second], p[third])]
+    for other, value in zip((first, second, third), corrected, strict=True):
+        assert found.wilcoxon.loc[other, "p_holm"] == pytest.approx(min(value, 1))
+    np.testing.assert_allclose(found.ranks[list("abcd")], stats.rankdata(-means, axis=1).mean(axis=0))
+    assert compare(means, against="absent").wilcoxon.index.name == found.ranks.index[0]
+    chosen = replace(results, spec=replace(results.spec, reference="BSV"))
+    text = comparison_markdown(chosen, comparison(chosen))
+    assert "signed-rank test of BSV against each other method" in text
+    assert "| BSV | 3.00 | | | |" in text
+    assert "| Concat | 1.50 | -0.127 |" in text  # the median of .50 - .61 and .40 - .545
 
 
 def test_nemenyi_and_holm_by_hand():

@@ -7,7 +7,7 @@ import scipy.io
 import scipy.sparse
 
 from acova.base import DataError, DataWarning
-from acova.data import Dataset, Views, inspect_data, read_views
+from acova.data import Dataset, Views, has_class, inspect_data, read_views
 from acova.estimators import KNNImpute
 
 RNG = np.random.default_rng(0)
@@ -419,3 +419,20 @@ def test_results_show_the_names_as_written(tmp_path):
         assert index.tolist() == names
     rows = (tmp_path / "run" / "labels.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == names
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([3, -1, 5, 3, 9, -1], [0, -1, 1, 0, 2, -1]),
+        ([3.0, -1.0, 5.0, 3.0, 9.0, -1.0], [0, -1, 1, 0, 2, -1]),
+        ([-1, 1, 1, -1, 1, -1], [0, 1, 1, 0, 1, 0]),  # two classes, one of which is called -1
+        (["-1", "a", "b", "a", "b", "a"], [0, 1, 2, 1, 2, 1]),
+    ],
+)
+def test_a_class_of_minus_one_is_none(tmp_path, labels, classes):
+    np.savez(tmp_path / "a.npz", view_0=WIDE, labels=np.array(labels))
+    dataset = read_views(tmp_path / "a.npz")
+    assert dataset.labels.tolist() == classes
+    assert dataset.n_classes == len({one for one in classes if one >= 0})
+    np.testing.assert_array_equal(has_class(dataset.labels), dataset.labels >= 0)

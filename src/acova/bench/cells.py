@@ -101,7 +101,7 @@ def _cells(
     cells = []
     for data in spec.data:
         for method in spec.methods:
-            for missing in spec.missing:
+            for missing in spec.rates(data):
                 place = (data.name, float(missing), method.name)
                 mine = [rows[*place, run] for run in range(spec.runs) if (*place, run) in rows]
                 why = absent.get(method.name) or absent.get(data.name) or failed.get(place) or "not run yet"

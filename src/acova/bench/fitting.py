@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from acova.base import AcovaError, DataError, OptionError, near_miss
 from acova.bench.checks import one_line
-from acova.bench.records import classes_of, guards_of, record_of
+from acova.bench.records import classes_of, guards_of, n_classes_of, record_of
 from acova.bench.spec import DataSpec, Job, MethodSpec
-from acova.data import Dataset, Scaling, Views, dataset_names, load_dataset, make_observed, read_views
+from acova.data import Dataset, Scaling, Views, dataset_names, has_class, load_dataset, make_observed, read_views
 from acova.data.catalogue import CATALOGUE, find_file
 from acova.metrics import clustering_scores
 
@@ -200,9 +200,15 @@ def _loaded(source: str, views: tuple[str, ...], options: _Options, folder: str)
     return dataset
 
 
-def load_data(data: DataSpec, folder: str = "") -> Dataset:
-    """Return the data of a spec; the last two that were asked for stay in memory."""
-    return _loaded(data.source, data.views, _Options(data.options), folder)
+def load_data(data: DataSpec, folder: str = "", run: int = 0) -> Dataset:
+    """Return the data of a spec for a run; the last two that were asked for stay in memory."""
+    return _loaded(data.source, data.views, _Options(options_of(data, run)), folder)
+
+
+def options_of(data: DataSpec, run: int) -> dict[str, Any]:
+    """Return the keywords of the function that gives the data of a run."""
+    seed = {data.seed: data.options.get(data.seed, 0) + run} if data.seed else {}
+    return {**data.options, **seed}
 
 
 def problem_of(item: DataSpec | MethodSpec, folder: str = "", *, imports: bool = True) -> str:
@@ -269,8 +275,8 @@ def foreign_input(dataset: Dataset, observed: NDArray[np.bool_], scale: str) -> 
     views = dataset.views.hide(observed)
     arrays: list[Any] = [array.astype(np.float64) for array in views.arrays]
     if scale != "none":
-        arrays = Scaling.fit(views, ("zscore",) * views.n_views).transform(views)
-    if scale == "balanced":
+        arrays = Scaling.fit(views, ("auto" if scale == "auto" else "zscore",) * views.n_views).transform(views)
+    if scale in ("balanced", "auto"):
         arrays = [array / np.sqrt(array.shape[1]) for array in arrays]
     return [np.where(observed[:, [v]], array, np.nan) for v, array in enumerate(arrays)]
 
@@ -290,7 +296,7 @@ def run_group(jobs: Sequence[Job], device: str = "auto") -> list[dict[str, Any]]
 
 def _run_group(jobs: Sequence[Job], device: str) -> list[dict[str, Any]]:
     try:
-        dataset = load_data(jobs[0].data, jobs[0].folder)
+        dataset = load_data(jobs[0].data, jobs[0].folder, jobs[0].run)
     except (AcovaError, ImportError, OSError) as error:
         return [{**_identity(job), UNAVAILABLE: str(error)} for job in jobs]
     except (Exception, SystemExit) as error:  # a function of a spec may fail in any way
@@ -318,8 +324,7 @@ def failure(job: Job, reason: str, seconds: float) -> dict[str, Any]:
 
 
 def _fitted(jobs: Sequence[Job], dataset: Dataset, device: str) -> list[Any]:
-    n_classes = len(np.unique(classes_of(dataset)))
-    models = [new_model(job, n_classes, device) for job in jobs]
+    models = [new_model(job, n_classes_of(dataset), device) for job in jobs]
     masks = [mask_of(job, dataset) for job in jobs]
     if len(jobs) > 1:
         from acova.estimators import fit_many
@@ -339,9 +344,10 @@ def _row(job: Job, dataset: Dataset, model: Any, seconds: float, together: int) 
     classes = classes_of(dataset)
     labels = model.oracle_labels(classes) if job.method.labels == "oracle" else model.labels_
     history = getattr(model, "history_", ())
+    known = has_class(classes)
     return {
         **_identity(job),
-        **clustering_scores(classes, labels),
+        **clustering_scores(classes[known], np.asarray(labels)[known]),
         "seconds": round(seconds, 3),
         "together": together,
         "epochs": len(history),
@@ -363,7 +369,7 @@ def _identity(job: Job) -> dict[str, Any]:
         "run": job.run,
         "source": job.data.source,
         "views": list(job.data.views),
-        "options": dict(job.data.options),
+        "options": options_of(job.data, job.run),
         "use": job.method.use,
         "settings": settings_of(job.method, job.data),
         "scale": job.method.scale,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acova.base import DataError
-from acova.data import Dataset
+from acova.data import Dataset, has_class
 
 _HISTORY = ("total", "correlation_distance")
 
@@ -72,8 +72,14 @@ def _embedding(model: Any, dataset: Dataset, observed: NDArray[np.bool_], labels
     return {"points": np.round(flat, 1).tolist(), "classes": classes.tolist()}
 
 
+def n_classes_of(dataset: Dataset) -> int:
+    """Return the number of known classes."""
+    classes = classes_of(dataset)
+    return len(np.unique(classes[has_class(classes)]))
+
+
 def classes_of(dataset: Dataset) -> NDArray[Any]:
-    """Return the known classes of a data set; raise `DataError` if it has none."""
+    """Return the known classes of a data set, -1 where none is known; raise `DataError` if it has none."""
     if dataset.labels is None:
         reason = "a benchmark compares clusters with known classes, so put labels beside it"
         msg = f"{dataset.name!r} has no labels; {reason}."

@@ -172,7 +172,8 @@ def grouped(jobs: Iterable[Job], size: int | None = None) -> list[list[Job]]:
     groups: dict[Any, list[Job]] = defaultdict(list)
     for job in jobs:
         if not job.alone and _trains(job):
-            groups[repr(job.data), kind_of(new_model(job, 2, "cpu"))].append(job)
+            data = job.data, job.run if job.data.seed else None
+            groups[repr(data), kind_of(new_model(job, 2, "cpu"))].append(job)
         else:
             groups[job.key].append(job)
     step = size or max(map(len, groups.values()), default=1)

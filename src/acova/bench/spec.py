@@ -14,7 +14,7 @@ from acova.bench.checks import check_file_name, check_label
 PAPER = Path(__file__).parent / "paper"
 METRICS = ("acc", "nmi", "ari", "purity")
 TIMES = ("seconds", "seconds_per_epoch")
-SCALES = ("none", "zscore", "balanced")
+SCALES = ("none", "zscore", "balanced", "auto")
 LABELS = ("found", "oracle")
 RECORDS = ("correlation", "history", "embedding")
 FIGURES = (
@@ -50,18 +50,36 @@ class DataSpec:
         Only these views, in this order; all by default.
     options : dict
         Keywords for the function.
+    seed : str
+        The keyword of the function that gets the number of the run, so that every run has data of its own; a value
+        in `options` is added to it. The same data for all runs by default.
+    missing : tuple of numbers
+        Percent of the samples that lack views, instead of the benchmark's: ``[0]`` takes data as they come.
     """
 
     name: str
     source: str = ""
     views: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    seed: str = ""
+    missing: tuple[int | float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", self.source or self.name)
         check_label("data set", "name", self.name)
         check_label(f"data set {self.name!r}", "source", self.source)
         _check_different(f"data set {self.name!r}", "views", self.views, empty=True)
+        _check_different(f"data set {self.name!r}", "missing", self.missing, empty=True)
+        for rate in self.missing:
+            check_number(f"data set {self.name!r}", "missing", rate, minimum=0, maximum=100)
+        self._check_seed()
+
+    def _check_seed(self) -> None:
+        first = self.options.get(self.seed, 0) if self.seed else 0
+        if self.seed and ":" not in self.source:
+            msg = f"data set {self.name!r}: seed is for data of a function, module:function; {self.source!r} is none."
+            raise OptionError(msg)
+        check_number(f"data set {self.name!r}", f"options.{self.seed}", first, minimum=0, integer=True)
 
 
 @dataclass(frozen=True)
@@ -86,9 +104,11 @@ class MethodSpec:
         Its name in the published tables, if it is there.
     family : str
         What the members of a sweep have in common.
-    scale : {"none", "zscore", "balanced"}
-        What is done to the views before a foreign method gets them: z-scores of observed rows, and every view divided
-        by the root of its width. Methods of the library scale by settings of their own.
+    scale : {"none", "zscore", "balanced", "auto"}
+        What is done to the views before a foreign method gets them: "zscore", z-scores of observed rows; "balanced",
+        the same, and every view divided by the root of its width; "auto", the rule of ``standardize="auto"``, and
+        every view divided by the root of its width, as `KNNImpute` does. Methods of the library scale by settings of
+        their own.
     labels : {"found", "oracle"}
         Which labels are scored; "oracle" is for methods that are defined to choose by the known classes (BSV).
     """
@@ -175,6 +195,8 @@ class Job:
             "labels": method.labels,
             "run": self.run,
         }
+        if self.data.seed:
+            identity["seed"] = self.data.seed
         if recipe:
             identity["recipe"] = recipe
         if self.alone:  # then the time counts
@@ -193,7 +215,7 @@ class BenchSpec:
         Result files are called by the name.
     data, methods : tuples of DataSpec, MethodSpec
     missing : tuple of numbers
-        Percent of the samples that lack views.
+        Percent of the samples that lack views, in data sets without rates of their own.
     pattern : str
         See `acova.data.make_observed`.
     runs : int
@@ -271,12 +293,16 @@ class BenchSpec:
             _check_different(who, option, getattr(self, option), empty=option == "record")
 
     def _check_size(self, who: str) -> None:
-        count = len(self.data) * len(self.methods) * len(self.missing) * self.runs
+        count = sum(len(self.rates(data)) for data in self.data) * len(self.methods) * self.runs
         if count > MOST_FITS:
             msg = (
                 f"{who} would be {count:,} fits; at most {MOST_FITS:,} are possible. Split it into several benchmarks."
             )
             raise OptionError(msg)
+
+    def rates(self, data: DataSpec) -> tuple[int | float, ...]:
+        """Return the rates at which views of a data set are hidden: its own, or the benchmark's."""
+        return data.missing or self.missing
 
     def jobs(self) -> list[Job]:
         """Return every fit, ordered by data set, method, rate and run."""
@@ -284,7 +310,7 @@ class BenchSpec:
             Job(data, missing, self.pattern, method, run, self.record, self.folder, self.alone)
             for data in self.data
             for method in self.methods
-            for missing in self.missing
+            for missing in self.rates(data)
             for run in range(self.runs)
         ]
 

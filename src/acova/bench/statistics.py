@@ -22,8 +22,8 @@ class Comparison:
     critical_difference : float
         Average ranks that differ by less are no different at the 5 % level (Nemenyi).
     wilcoxon : DataFrame
-        The best method against each other: ``difference`` (median, best minus other), ``p`` (two-sided signed-rank
-        test) and ``p_holm`` (corrected for their number).
+        One method, the name of the index, against each other: ``difference`` (median, that method minus the other),
+        ``p`` (two-sided signed-rank test) and ``p_holm`` (corrected for their number).
     left_out : list of str
         Methods that have too few cells.
     """
@@ -36,11 +36,13 @@ class Comparison:
     left_out: list[str]
 
 
-def compare(means: pd.DataFrame, *, higher_is_better: bool = True) -> Comparison | None:
+def compare(means: pd.DataFrame, *, higher_is_better: bool = True, against: str = "") -> Comparison | None:
     """Compare methods by their means, cells in rows and methods in columns; None if fewer than two can be compared.
 
     The cells that all have count. Methods that lack some are left out where that leaves more results to compare: of the
     sets of cells that one method has, or two have in common, the one that gives the largest table.
+
+    The method `against` is tested against each other one. The best is, by default and where `against` is left out.
     """
     has = {name: frozenset(means.index[means[name].notna()]) for name in means.columns}
     common = dict.fromkeys(one & other for one in has.values() for other in has.values())
@@ -54,7 +56,7 @@ def compare(means: pd.DataFrame, *, higher_is_better: bool = True) -> Comparison
         n_cells=len(table),
         friedman=_friedman(table),
         critical_difference=nemenyi(table.shape[1], len(table)),
-        wilcoxon=_against_best(table, str(ranks.index[0])),
+        wilcoxon=_against(table, against if against in table else str(ranks.index[0])),
         left_out=[str(name) for name in means.columns if name not in table],
     )
 
@@ -94,11 +96,11 @@ def _friedman(table: pd.DataFrame) -> float:
         return float(friedmanchisquare(*(table[name] for name in table)).pvalue)
 
 
-def _against_best(table: pd.DataFrame, best: str) -> pd.DataFrame:
+def _against(table: pd.DataFrame, one: str) -> pd.DataFrame:
     from scipy.stats import wilcoxon
 
-    others = [name for name in table if name != best]
-    differences = {name: (table[best] - table[name]).to_numpy() for name in others}
+    others = [name for name in table if name != one]
+    differences = {name: (table[one] - table[name]).to_numpy() for name in others}
     p = [wilcoxon(change).pvalue if np.any(change) else 1.0 for change in differences.values()]
     content = {"difference": [float(np.median(change)) for change in differences.values()], "p": p}
-    return pd.DataFrame({**content, "p_holm": holm(np.array(p, dtype=float))}, index=pd.Index(others, name=best))
+    return pd.DataFrame({**content, "p_holm": holm(np.array(p, dtype=float))}, index=pd.Index(others, name=one))

@@ -1,7 +1,7 @@
 """One table in four languages: the terminal's, Markdown, LaTeX and CSV."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,14 +136,14 @@ def grids(results: Results, metric: str, *, published_alone: bool = True) -> lis
     for data in results.spec.data:
         mine = cells[cells["dataset"] == data.name]
         if (mine["runs"] > 0).any() or (published_alone and mine["published_mean"].notna().any()):
-            made.append(_grid(results, mine, f"{data.name}, {NAMES[metric]}", metric))
+            rates = list(map(float, results.spec.rates(data)))
+            made.append(_grid(results, mine, f"{data.name}, {NAMES[metric]}", metric, rates))
     return made
 
 
-def _grid(results: Results, cells: pd.DataFrame, title: str, metric: str) -> Grid:
+def _grid(results: Results, cells: pd.DataFrame, title: str, metric: str, rates: Sequence[float]) -> Grid:
     better = metric not in TIMES
     notes: list[str] = []
-    rates = [float(rate) for rate in results.spec.missing]
     ranks = {rate: cells[cells["missing_percent"] == rate].set_index("method")["mean"] for rate in rates}
     places = {rate: means.rank(ascending=not better, method="min") for rate, means in ranks.items()}
     complete = pd.DataFrame(ranks).dropna(how="all")
@@ -162,9 +162,9 @@ def differences(results: Results) -> list[Grid]:
     spec = results.spec
     metric = spec.metrics[0]
     others = [method.name for method in spec.methods if method.name != spec.reference]
-    rates = [float(rate) for rate in spec.missing]
     made = []
     for data in spec.data if spec.reference and metric not in TIMES else ():
+        rates = list(map(float, spec.rates(data)))
         rows = [
             (name, [_difference(results.differences(metric, data.name, r, name)) for r in rates]) for name in others
         ]
@@ -211,31 +211,31 @@ def seconds(value: float) -> str:
 
 
 def comparison(results: Results) -> Comparison | None:
-    """Compare the methods over all cells, by the benchmark's first metric."""
+    """Compare the methods over all cells by the benchmark's first metric, and the reference, or the best, with each."""
     metric = results.spec.metrics[0]
-    return compare(results.means(metric), higher_is_better=metric not in TIMES)
+    return compare(results.means(metric), higher_is_better=metric not in TIMES, against=results.spec.reference)
 
 
 def comparison_markdown(results: Results, found: Comparison) -> str:
     """Return ranks and tests in Markdown."""
-    name, best = NAMES[results.spec.metrics[0]], _md(str(found.ranks.index[0]))
+    name, one = NAMES[results.spec.metrics[0]], str(found.wilcoxon.index.name)
     lines = [
         f"### Comparison over {found.n_cells} cells, {name}",
         "",
         ("" if pd.isna(found.friedman) else f"Friedman: p = {found.friedman:.2g}. ")
         + f"Average ranks that differ by less than {found.critical_difference:.2f} "
-        f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {best} against "
+        f"are no different at the 5 % level (Nemenyi). Wilcoxon's signed-rank test of {_md(one)} against "
         "each other method, p corrected by Holm's procedure.",
         "",
-        f"| | average rank | {best} minus it, median | p | p, Holm |",
+        f"| | average rank | {_md(one)} minus it, median | p | p, Holm |",
         "|---|---|---|---|---|",
-        f"| {best} | {found.ranks.iloc[0]:.2f} | | | |",
     ]
-    for method, rank in found.ranks.iloc[1:].items():
-        test: Any = found.wilcoxon.loc[str(method)]
-        lines.append(
-            f"| {_md(str(method))} | {rank:.2f} | {test['difference']:+.3f} | {test['p']:.2g} | {test['p_holm']:.2g} |"
-        )
+    for method, rank in found.ranks.items():
+        shown = "| | |"
+        if method != one:
+            test: Any = found.wilcoxon.loc[str(method)]
+            shown = f"{test['difference']:+.3f} | {test['p']:.2g} | {test['p_holm']:.2g} |"
+        lines.append(f"| {_md(str(method))} | {rank:.2f} | {shown}")
     if found.left_out:
         lines += ["", f"Left out, having too few cells: {', '.join(map(_md, found.left_out))}."]
     return "\n".join(lines) + "\n"

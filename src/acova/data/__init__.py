@@ -3,7 +3,7 @@
 from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.categories import given_sizes
 from acova.data.exports import check_table_path, write_table
-from acova.data.formats import Dataset, read_views
+from acova.data.formats import Dataset, has_class, read_views
 from acova.data.inputs import from_tensor
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
@@ -11,6 +11,7 @@ from acova.data.omics import add_results, is_omics, read_omics, write_omics
 from acova.data.preprocessing import SCALINGS, TO_UNIT, Features, Scaling, features_of, observed_counts, scaled_moments
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
+from acova.data.synthetic import MadeDataset, make_views
 from acova.data.views import Views, stack_views
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Dataset",
     "Features",
     "Inspection",
+    "MadeDataset",
     "Scaling",
     "StoredViews",
     "Summary",
@@ -32,11 +34,13 @@ __all__ = [
     "features_of",
     "from_tensor",
     "given_sizes",
+    "has_class",
     "inspect_data",
     "is_omics",
     "is_stored",
     "load_dataset",
     "make_observed",
+    "make_views",
     "observed_counts",
     "read_omics",
     "read_views",

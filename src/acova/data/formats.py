@@ -42,12 +42,23 @@ class Dataset:
     name: str
     views: Views
     labels: NDArray[np.int64] | None = None
-    """(n_samples,) classes 0 … K-1; never used for training."""
+    """(n_samples,) classes 0 … K-1, -1 where none is known; never used for training."""
 
     @property
     def n_classes(self) -> int | None:
         """Number of known classes."""
         return None if self.labels is None else int(self.labels.max()) + 1
+
+
+def has_class(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return, (n_samples,), where a class is known: -1 stands for none, unless it and one other value are all there is.
+
+    That is scikit-learn's word for samples without a label; of two classes, some call one -1 and the other 1.
+    """
+    missing = labels == -1 if labels.dtype.kind in "if" else np.zeros(labels.shape, dtype=bool)
+    if len(np.unique(labels[~missing])) < 2:
+        missing = np.zeros(labels.shape, dtype=bool)
+    return np.asarray(~missing)
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,8 @@ def read_views(
           labels in ``Y``, ``gt``, ``labels`` or ``truth``. Matrices may hold samples in rows or columns;
         - ``.h5mu``, ``.h5ad``: MuData and AnnData, see `Views.of`; a column of ``obs`` called ``labels`` (or one of
           the names above) holds the known classes.
+
+        A class of -1 stands for a sample whose class is not known (unless -1 and one other number are all there is).
     categories : dict of view → (dict of column → categories), optional
         Encode categories as a fitted model does (``model.categories_``).
     drop : sequence of str
@@ -240,7 +253,7 @@ def _sorted_tables(tables: dict[str, Any]) -> Contents:
 
 
 def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
-    """Return the known classes in the order of the samples, as 0 … K-1."""
+    """Return the known classes in the order of the samples, as 0 … K-1, and -1 where none is known."""
     if labels is None:
         return None
     if isinstance(labels, pd.DataFrame):
@@ -249,7 +262,10 @@ def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
         msg = f"{path}: labels have shape {labels.shape} but there are {views.n_samples} samples."
         raise DataError(msg)
     with readable(path, "list of classes", "give one number or one text per sample"):
-        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        classes = np.full(labels.shape, -1, dtype=np.int64)
+        known = has_class(np.asarray(labels))
+        classes[known] = np.unique(labels[known], return_inverse=True)[1]
+        return classes
 
 
 def _by_sample(path: Path, known: pd.DataFrame, index: pd.Index) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import DataError, check_choice, check_number
-from acova.data import Views
+from acova.data import Views, has_class
 from acova.estimators.method_presets import KNN
 from acova.estimators.neighbours import fill_by_nearest
 from acova.estimators.reading import array_of, checked_array
@@ -78,9 +78,13 @@ class BSV(TableClusterer):
         self.verbose = verbose
 
     def oracle_labels(self, y: Any) -> NDArray[np.int64]:
-        """Return the labels of the view that matches the known classes best (highest accuracy): it peeks at them."""
+        """Return the labels of the view that matches the known classes best (highest accuracy): it peeks at them.
+
+        Samples of class -1 have no known class and do not count.
+        """
         check_is_fitted(self, "labels_")
-        scores = [clustering_accuracy(y, labels) for labels in self.labels_by_view_.T]
+        known = has_class(np.asarray(y))
+        scores = [clustering_accuracy(np.asarray(y)[known], labels[known]) for labels in self.labels_by_view_.T]
         labels: NDArray[np.int64] = self.labels_by_view_[:, int(np.argmax(scores))]
         return labels
 

@@ -1,0 +1,200 @@
+"""Tasks side by side in processes of this machine: how many, and the folder through which they and this one talk.
+
+The processes are joblib's (loky): they need no ``__main__`` guard and are not forked. Idle ones serve the next tasks,
+and end after five minutes.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import Parallel, cpu_count, delayed
+from joblib.externals.loky.backend import resource_tracker
+from joblib.parallel import BACKENDS, get_active_backend
+from torch import Tensor
+
+from acova.base import ProcessError
+from acova.engine.parallel import most_threads, number_in_environment
+
+VARIABLE = "ACOVA_JOBS"
+"""Environment variable with the number of processes of a fit."""
+_LOOK = 0.1
+"""Seconds between two looks at what the workers report."""
+_STOP, _REPORTS = "stop", "reports.jsonl"
+
+
+def worker_count(tasks: int, threads: int) -> int:
+    """Return how many processes to start for tasks of so many threads each; 1 means to start none.
+
+    A number given by ``joblib.parallel_config(n_jobs=…)`` counts, or else by the environment variable ``ACOVA_JOBS``.
+    Without one the tasks take as many cores as this process may use, and no more than torch's number of threads.
+    Processes that others started, and Python threads without a number of their own, start none.
+    """
+    backend, given = get_active_backend()
+    nested = backend.nesting_level or multiprocessing.parent_process() is not None
+    if nested or not isinstance(backend, BACKENDS.get("loky", ())):
+        return 1
+    if given is not None:
+        return max(1, min(tasks, backend.effective_n_jobs(given)))
+    if threading.current_thread() is not threading.main_thread():
+        return 1
+    asked = number_in_environment(VARIABLE, "processes")
+    return max(1, min(tasks, asked or min(cpu_count(), most_threads()) // threads))
+
+
+def side_by_side(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], count: int) -> Iterator[Any]:
+    """Yield what a function gives for every task, as results come, from so many processes.
+
+    The first error of a task ends all of them.
+    """
+    parallel = Parallel(n_jobs=count, return_as="generator_unordered", batch_size=1, max_nbytes=None)
+    try:
+        yield from parallel(delayed(function)(*task) for task in tasks)
+    except BrokenProcessPool as error:
+        reason = str(error).strip().splitlines()[0]
+        msg = (
+            f"A worker process of this fit ended before its run was done, perhaps for want of memory ({reason}). "
+            f"Use fewer processes: joblib.parallel_config(n_jobs=…) around the fit, or the environment variable "
+            f"{VARIABLE}; with 1 all runs train in this process. A fit with a checkpoint goes on from there."
+        )
+        raise ProcessError(msg) from error
+
+
+@dataclass(frozen=True)
+class Lent:
+    """Stands for a tensor on its way to a worker, where it is unpickled as a tensor whose memory all workers share."""
+
+    path: Path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _mapped, (self.path,)
+
+
+def _mapped(path: Path) -> Tensor:
+    # Its memory begins where 64 bytes do, as that of torch's own tensors; a worker that writes gets a copy of the page.
+    return torch.from_numpy(np.load(path, mmap_mode="c"))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A temporary folder that this process and its workers share: tensors, reports, a request to stop.
+
+    Attributes
+    ----------
+    folder : Path
+    owner : int
+        Process that made it; workers end when it is gone.
+    """
+
+    folder: Path
+    owner: int = field(default_factory=os.getpid)
+
+    @classmethod
+    @contextmanager
+    def opened(cls) -> "Iterator[Exchange]":
+        """Make a folder that is deleted at the end, also when this process is killed."""
+        with TemporaryDirectory(prefix="acova-", ignore_cleanup_errors=True) as folder:
+            resource_tracker.register(folder, "folder")
+            try:
+                yield cls(Path(folder))
+            finally:
+                resource_tracker.unregister(folder, "folder")
+
+    # --- data ---------------------------------------------------------------------------------
+
+    def lent(self, tensor: Tensor, lent: dict[int, "Lent"]) -> "Lent":
+        """Write a tensor to a file that workers map into memory, once for all who lend it; `lent` remembers it."""
+        if id(tensor) not in lent:
+            path = self.folder / f"{len(lent)}.npy"
+            np.save(path, np.ascontiguousarray(tensor.detach().numpy()))
+            lent[id(tensor)] = Lent(path)
+        return lent[id(tensor)]
+
+    # --- reports ------------------------------------------------------------------------------
+
+    def report(self, *values: Any) -> None:
+        """Tell the owner some values that JSON knows."""
+        with (self.folder / f"{os.getpid()}.{_REPORTS}").open("ab") as stream:
+            stream.write(json.dumps(values).encode() + b"\n")
+
+    @contextmanager
+    def passed_on(self, receive: Callable[..., None] | None) -> Iterator[None]:
+        """Call `receive` with what the workers report, in a Python thread of its own, until the block ends."""
+        if receive is None:
+            yield
+            return
+        ended, places = threading.Event(), dict[Path, int]()
+
+        def watch() -> None:
+            last = False
+            while not last:
+                last = ended.wait(_LOOK)
+                for values in self._new_reports(places):
+                    receive(*values)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+    def _new_reports(self, places: dict[Path, int]) -> Iterator[list[Any]]:
+        for path in sorted(self.folder.glob(f"*.{_REPORTS}")):
+            with path.open("rb") as stream:
+                stream.seek(places.get(path, 0))
+                whole, _, _ = stream.read().rpartition(b"\n")
+            places[path] = places.get(path, 0) + len(whole) + bool(whole)
+            yield from map(json.loads, whole.splitlines())
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Ask all workers to stop after their current step."""
+        (self.folder / _STOP).touch()
+
+    def asked(self) -> bool:
+        """Tell a worker whether it is to stop; without the owner it ends at once."""
+        if hasattr(os, "getppid") and os.getppid() != self.owner:
+            os._exit(1)
+        return os.path.exists(self.folder / _STOP)
+
+
+@contextmanager
+def in_worker() -> Iterator[None]:
+    """Leave Ctrl-C and SIGTERM, which terminals and clusters send to all processes, to the one that asks for stops."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def recorded_warnings() -> Iterator[list[Any]]:
+    """Give a list that the warnings of the block are in afterwards, to be sent and given by `warn_again`."""
+    told: list[Any] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        yield told
+    told += [(str(each.message), each.category, each.filename, each.lineno) for each in caught]
+
+
+def warn_again(told: Iterable[Any], registry: dict[Any, Any]) -> None:
+    """Give warnings of workers here, where filters decide on them; those in the registry were given before."""
+    for each in told:
+        warnings.warn_explicit(*each, registry=registry)

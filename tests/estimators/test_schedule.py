@@ -28,12 +28,16 @@ from acova.estimators.checkpoint import Checkpoint
 from conftest import SMALL, make_toy
 
 TINY = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 3}
+_CODED = {"hidden": (16,), "latent_dim": 4, "batch_size": 32, "learning_rate": 3e-3}
 OTHERS = {
-    MVP: {"hidden": (16,), "latent_dim": 4, "warmup_epochs": 2, "epochs": 2},
-    DCP: {"epochs": 4},
-    DSIMVC: {"imputer_epochs": 2, "initial_epochs": 2, "pretrain_epochs": 2, "iterations": 2, "batch_size": 20},
-    CPSPAN: {"hidden": (16,), "latent_dim": 4, "pretrain_epochs": 2, "epochs": 2},
-    PMIMC: {"hidden": (16,), "latent_dim": 4, "pretrain_epochs": 2, "epochs": 2},
+    MVP: {"hidden": (16,), "latent_dim": 4, "batch_size": 32, "warmup_epochs": 2, "epochs": 2},
+    DCP: {**_CODED, "warmup_epochs": 2, "epochs": 2},
+    DSIMVC: {
+        **{**_CODED, "feature_dim": 4, "imputer_epochs": 2, "initial_epochs": 2, "pretrain_epochs": 2},
+        **{"iterations": 4, "refresh_every": 2},
+    },
+    CPSPAN: {**_CODED, "pretrain_epochs": 2, "epochs": 2},
+    PMIMC: {**_CODED, "pretrain_epochs": 2, "epochs": 2},
 }
 
 
@@ -170,6 +174,7 @@ def test_early_stopping_is_the_same(toy, two):
     assert_same(model, one_by_one(build, two))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("cls", OTHERS)
 def test_other_methods_are_the_same(cls, two):
     views = make_toy(n_samples=90, sizes=(6, 5), missing=0.3)[0]
@@ -225,7 +230,7 @@ def test_tensors_are_in_files_once_and_aligned_like_torchs_own():
     with Exchange.opened() as exchange:
         known = {}
         lent = [exchange.lent(tensor, known) for tensor in (view, other, view.T, view)]
-        first, second, third, again = pickle.loads(pickle.dumps(lent))
+        first, second, third, again = (pickle.loads(pickle.dumps(each)) for each in lent)
         assert len(list(exchange.folder.iterdir())) == 3
         assert torch.equal(first, view)
         assert torch.equal(second, other)
@@ -247,10 +252,12 @@ class Warns(ACOVA):
             warnings.warn("a view is odd", UserWarning, stacklevel=1)
 
 
-def test_warnings_of_workers_are_given_here_once(toy, two):
-    with pytest.warns(UserWarning, match="a view is odd") as caught:
+@pytest.mark.parametrize(("action", "count"), [("default", 1), ("always", 6)])
+def test_warnings_of_workers_are_given_here_by_the_filters_of_here(toy, two, action, count):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
         Warns(3, **TINY, n_init=3).fit(toy[0])
-    assert [str(each.message) for each in caught if each.category is UserWarning] == ["a view is odd"]
+    assert [str(each.message) for each in caught if each.category is UserWarning] == ["a view is odd"] * count
 
 
 def test_the_error_of_a_worker_is_given_as_itself(toy, two):
@@ -273,11 +280,9 @@ def test_a_worker_that_is_killed_gives_the_way_out_and_loses_no_finished_run(toy
     build = lambda: Dies(3, **settings)  # noqa: E731
     jobs = build()._prepare(toy[0], None).jobs
     jobs[2].settings.deadly = jobs[2].streams.integer("weights")
-    with (
-        Checkpoint(tmp_path / "state", 1) as checkpoint,
-        pytest.raises(ProcessError, match=r"worker process .*memory.*n_jobs=.*ACOVA_JOBS.*checkpoint goes on"),
-    ):
-        checkpoint.open({"params": {}, "seed": 0, "data": ""})
+    checkpoint = Checkpoint(tmp_path / "state", 1)
+    checkpoint.open({"params": {}, "seed": 0, "data": ""})
+    with pytest.raises(ProcessError, match=r"worker process .*memory.*n_jobs=.*ACOVA_JOBS.*checkpoint goes on"):
         schedule.train_runs(jobs, checkpoint=checkpoint)
     assert len(list((tmp_path / "state").glob("run-*.safetensors"))) >= 1
 
@@ -297,7 +302,8 @@ parts = dict(np.load(data))
 views = Views.of({name: parts[name] for name in parts if name != "observed"}, parts["observed"])
 ACOVA(3, **SETTINGS, checkpoint=state).fit(views)
 """
-LONG = {**SMALL, "pretrain_epochs": 150, "warmup_epochs": 150, "epochs": 150, "n_init": 3, "checkpoint_every": 1}
+LONG = {**SMALL, "batch_size": 120, "n_init": 3, "checkpoint_every": 1}
+LONG |= dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), 50)
 
 
 def start_fit(data, state):
@@ -356,7 +362,7 @@ def test_signals_and_kills_lose_nothing_and_leave_no_process(toy, toy_file, tmp_
     with monkeypatch.context() as patch:
         patch.setenv("ACOVA_JOBS", "1")
         model = ACOVA(3, **LONG, checkpoint=folder).fit(toy[0])
-        assert len(seen) < 3 * 450
+        assert len(seen) < 3 * 150
         whole = ACOVA(3, **{**LONG, "checkpoint_every": 10}).fit(toy[0])
     assert_same(model, whole)
     assert list(tmp_path.iterdir()) == []

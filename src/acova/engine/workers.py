@@ -8,7 +8,9 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -31,8 +33,11 @@ from acova.engine.parallel import most_threads, number_in_environment
 VARIABLE = "ACOVA_JOBS"
 """Environment variable with the number of processes of a fit."""
 _LOOK = 0.1
-"""Seconds between two looks at what the workers report."""
-_STOP, _REPORTS = "stop", "reports.jsonl"
+"""Seconds between two looks at what the workers report, and of a worker at whether its owner is there."""
+_STOP, _REPORTS, _WATCH = "stop", "reports.jsonl", "acova ends with its owner"
+
+Told = tuple[str, type[Warning], str, int]
+"""A warning of a worker: message, category, file, line."""
 
 
 def worker_count(tasks: int, threads: int) -> int:
@@ -47,7 +52,7 @@ def worker_count(tasks: int, threads: int) -> int:
     if nested or not isinstance(backend, BACKENDS.get("loky", ())):
         return 1
     if given is not None:
-        return max(1, min(tasks, backend.effective_n_jobs(given)))
+        return max(1, min(tasks, int(backend.effective_n_jobs(given))))
     if threading.current_thread() is not threading.main_thread():
         return 1
     asked = number_in_environment(VARIABLE, "processes")
@@ -95,7 +100,7 @@ class Exchange:
     ----------
     folder : Path
     owner : int
-        Process that made it; workers end when it is gone.
+        Process that made it.
     """
 
     folder: Path
@@ -167,15 +172,18 @@ class Exchange:
         (self.folder / _STOP).touch()
 
     def asked(self) -> bool:
-        """Tell a worker whether it is to stop; without the owner it ends at once."""
-        if hasattr(os, "getppid") and os.getppid() != self.owner:
-            os._exit(1)
+        """Tell a worker whether it is to stop."""
         return os.path.exists(self.folder / _STOP)
 
 
 @contextmanager
-def in_worker() -> Iterator[None]:
-    """Leave Ctrl-C and SIGTERM, which terminals and clusters send to all processes, to the one that asks for stops."""
+def in_worker(owner: int) -> Iterator[None]:
+    """Let this process end when its owner is gone, and leave Ctrl-C and SIGTERM to the owner inside the block.
+
+    Terminals and clusters send them to all processes; the owner asks for a stop.
+    """
+    if sys.platform != "win32" and _WATCH not in {thread.name for thread in threading.enumerate()}:
+        threading.Thread(target=_end_with, args=(owner,), name=_WATCH, daemon=True).start()
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -184,17 +192,24 @@ def in_worker() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _end_with(owner: int) -> None:
+    """End this process, idle or not, soon after its owner was killed."""
+    while os.getppid() == owner:
+        time.sleep(_LOOK)
+    os._exit(1)
+
+
 @contextmanager
-def recorded_warnings() -> Iterator[list[Any]]:
+def recorded_warnings() -> Iterator[list[Told]]:
     """Give a list that the warnings of the block are in afterwards, to be sent and given by `warn_again`."""
-    told: list[Any] = []
+    told: list[Told] = []
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
+        warnings.simplefilter("always")
         yield told
     told += [(str(each.message), each.category, each.filename, each.lineno) for each in caught]
 
 
-def warn_again(told: Iterable[Any], registry: dict[Any, Any]) -> None:
+def warn_again(told: Iterable[Told], registry: dict[Any, Any]) -> None:
     """Give warnings of workers here, where filters decide on them; those in the registry were given before."""
-    for each in told:
-        warnings.warn_explicit(*each, registry=registry)
+    for message, category, file, line in told:
+        warnings.warn_explicit(message, category, file, line, registry=registry)

@@ -183,7 +183,7 @@ def _train_in_worker(
     def report(*values: Any) -> None:
         exchange.report(*values)
 
-    with in_worker(), recorded_warnings() as warned, computation(), threads(count):
+    with in_worker(exchange.owner), recorded_warnings() as warned, computation(), threads(count):
         keeper = checkpoint.keeper([number], exchange.asked) if checkpoint else Keeper(asked=exchange.asked)
         try:
             (run,) = train_together([job], report if reports else None, keeper, ALONE)

@@ -66,7 +66,9 @@ def side_by_side(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]],
     """
     parallel = Parallel(n_jobs=count, return_as="generator_unordered", batch_size=1, max_nbytes=None)
     try:
-        yield from parallel(delayed(function)(*task) for task in tasks)
+        with _unseen_interrupts():
+            results = parallel(delayed(function)(*task) for task in tasks)
+        yield from results
     except BrokenProcessPool as error:
         reason = str(error).strip().splitlines()[0]
         msg = (
@@ -75,6 +77,19 @@ def side_by_side(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]],
             f"{VARIABLE}; with 1 all runs train in this process. A fit with a checkpoint goes on from there."
         )
         raise ProcessError(msg) from error
+
+
+@contextmanager
+def _unseen_interrupts() -> Iterator[None]:
+    """Start processes that never see Ctrl-C, which would print where they were; it reaches this one after the block."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True)

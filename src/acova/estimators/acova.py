@@ -47,7 +47,8 @@ class ACOVA(VariationalClusterer):
         Where a learned correlation starts: a random positive one (as published), none, the cosine
         similarity of the pretrained codes, a constant or a matrix.
     n_init : int
-        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`.
+        Number of independent runs; the one with the lowest trained objective is kept, or all with `consensus`. On a
+        CPU long runs train side by side in processes; ``joblib.parallel_config(n_jobs=…)`` says how many.
     consensus : bool
         Match the clusters of all runs and average their assignments, in `predict` too.
     pretrain_epochs : int or None

@@ -76,7 +76,8 @@ def assert_same(model, other):
             assert torch.equal(value, expected), name
     np.testing.assert_array_equal(model.probabilities_, other.probabilities_)
     np.testing.assert_array_equal(model.objectives_, other.objectives_)
-    assert model.history_.equals(other.history_)
+    assert set(model.history_) == set(other.history_)  # a state that goes on has its columns in another order
+    assert model.history_[list(other.history_)].equals(other.history_)
     assert model.warnings_ == other.warnings_
 
 

@@ -8,6 +8,7 @@ deleted, and the folder when nothing else is in it.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -37,7 +38,7 @@ from acova.networks import MultiViewVAE
 
 FORMAT = "acova checkpoint"
 FORMAT_VERSION = 3
-_TOGETHER = "current.safetensors"
+_TOGETHER, _ALONE = "current.safetensors", re.compile(r"current-(\d+)\.safetensors")
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -144,8 +145,11 @@ class Checkpoint:
 
     def begun(self) -> list[list[int]]:
         """Return the numbers of the runs that were training: several are of one computation."""
-        files = sorted(self.folder.glob("current*.safetensors"))
-        return [read_state(path)[1] for path in files if is_of_checkpoint(path.name)]
+        path = self.folder / _TOGETHER
+        together = [read_state(path)[1]] if path.exists() else []
+        # Not read: another process may be about to delete that of a finished run.
+        alone = [_ALONE.fullmatch(path.name) for path in sorted(self.folder.glob("current-*"))]
+        return together + [[int(found[1])] for found in alone if found]
 
     def forget(self, runs: Sequence[int]) -> None:
         """Delete the state of runs that were training together."""

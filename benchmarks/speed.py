@@ -35,7 +35,8 @@ from acova.data import load_dataset, make_observed
 from acova.data.catalogue import CATALOGUE, find_file
 from acova.engine import network_dtype, resolve_device
 from acova.estimators import PRESETS, fit_many
-from acova.estimators.recipe import Job, train_runs
+from acova.estimators.recipe import Job
+from acova.estimators.schedule import train_runs
 from acova.functional import constant_correlation, fuse
 
 RESULTS = Path(__file__).parent / "results"

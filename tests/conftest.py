@@ -30,6 +30,8 @@ NASTY = ("<script>window.hacked = 1</script>", "a & \"b\" 'c'", "{{ 7 * 7 }}</sc
 settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
 settings.load_profile("no deadline")
 
+os.environ.setdefault("ACOVA_JOBS", "1")  # tests run side by side themselves
+
 if SHARED_DATASETS.is_dir():
     os.environ.setdefault("ACOVA_DATA", str(SHARED_DATASETS))
 

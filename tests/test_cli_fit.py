@@ -98,7 +98,7 @@ def test_the_old_run_works_until_the_new_one_is_whole(acova, run, toy_file, fitt
         patch.setattr(Keeper, "keep", stop_in_the_middle)
         code, _, err = acova("fit", toy_file, "--out", run, "--force", *OPTIONS, "--seed", 5)
     assert (code, f"acova fit --resume {run}" in err) == (130, True)
-    assert (run / "checkpoint" / "current.safetensors").exists()
+    assert (run / "checkpoint" / "current-0.safetensors").exists()
     np.testing.assert_array_equal(ACOVA.load(run).probabilities_, fitted.probabilities_)
     assert acova("report", run, "--map", "PCA")[0] == 0
     (run / "checkpoint" / "mine.txt").write_text("in the checkpoint")
@@ -166,7 +166,7 @@ def test_two_processes_cannot_write_one_run(acova, run, toy_file):
 def test_sigterm_keeps_the_state_and_says_how_to_go_on(toy_file, tmp_path):
     run = tmp_path / "run"
     process = start_fit(toy_file, "--out", run, *OPTIONS, "--epochs", 5000, "--checkpoint-every", 1)
-    while process.poll() is None and not (run / "checkpoint" / "current.safetensors").exists():
+    while process.poll() is None and not (run / "checkpoint" / "current-0.safetensors").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)

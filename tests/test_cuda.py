@@ -9,7 +9,7 @@ from acova.data import make_observed
 from acova.engine import Keeper, Runs, gpu_for_training, network_dtype
 from acova.engine.loop import _Draws
 from acova.engine.step import Step
-from acova.estimators import fit_many, recipe
+from acova.estimators import fit_many, schedule
 from acova.estimators.registry import METHODS
 from acova.functional import fuse
 from acova.metrics import clustering_accuracy
@@ -130,7 +130,7 @@ def test_a_run_among_seven_ends_as_it_does_alone(missing):
 def test_runs_are_split_when_memory_runs_out(monkeypatch):
     views, labels = toy()
     sizes = []
-    whole = recipe._train_together
+    whole = schedule.train_together
 
     def small_device(jobs, *rest):
         sizes.append(len(jobs))
@@ -138,7 +138,7 @@ def test_runs_are_split_when_memory_runs_out(monkeypatch):
             raise torch.cuda.OutOfMemoryError
         return whole(jobs, *rest)
 
-    monkeypatch.setattr(recipe, "_train_together", small_device)
+    monkeypatch.setattr(schedule, "train_together", small_device)
     model = ACOVA(3, **{**SHORT, "warmup_epochs": 10}, n_init=5, random_state=0).fit(views)
     assert sizes == [5, 3, 2, 2, 1]
     assert clustering_accuracy(labels, model.labels_) > 0.9

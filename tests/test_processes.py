@@ -116,7 +116,7 @@ def start_pair(*arguments):
 
 def kill_after_a_checkpoint(pair, run, victim):
     """Kill one of two processes; return the other's exit code and standard error."""
-    state, start = run / "checkpoint" / "current.safetensors", time.time()
+    state, start = run / "checkpoint" / "current-0.safetensors", time.time()
     while all(process.poll() is None for process in pair):
         if state.exists() and state.stat().st_mtime > start:
             break

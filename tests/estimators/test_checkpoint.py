@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -57,15 +58,23 @@ def assert_same(run, whole):
     assert not [path for path in run.parent.iterdir() if path != run]
 
 
+def written(run):
+    """Return what tells one state of training in a run folder from the next."""
+    times = []
+    for path in sorted((run / "checkpoint").glob("*.safetensors")):
+        with suppress(FileNotFoundError):
+            times.append((path.name, path.stat().st_mtime_ns))
+    return times
+
+
 def test_a_fit_killed_at_random_moments_ends_bit_identical(toy_file, whole, tmp_path):
     run, rng = tmp_path / "run", random.Random(0)
     process, kills = start(toy_file, "--out", run, *FIT), 0
     while kills < 3:
-        state = run / "checkpoint" / "current.safetensors"
-        while process.poll() is None and not state.exists():
+        while process.poll() is None and not written(run):
             time.sleep(0.01)
-        before = state.stat().st_mtime_ns if state.exists() else 0
-        while process.poll() is None and state.exists() and state.stat().st_mtime_ns == before:
+        before = written(run)
+        while process.poll() is None and written(run) == before:
             time.sleep(0.005)  # at least one new state, or kills could outrun training
         time.sleep(rng.uniform(0, 0.1))
         if process.poll() is not None:
@@ -83,7 +92,7 @@ def test_a_fit_killed_at_random_moments_ends_bit_identical(toy_file, whole, tmp_
 def test_an_interrupt_says_how_to_go_on_and_loses_nothing(toy_file, whole, tmp_path):
     run = tmp_path / "run"
     process = start(toy_file, "--out", run, *FIT[:-2], "--checkpoint-every", "1", *FIT[-2:])
-    while process.poll() is None and not (run / "checkpoint" / "current.safetensors").exists():
+    while process.poll() is None and not (run / "checkpoint" / "current-0.safetensors").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -239,7 +248,7 @@ def test_a_second_fit_in_the_same_folder_waits_its_turn(toy, tmp_path):
     assert f"{tmp_path / 'state'} is being written by another thread of this process" in refused[0]
 
 
-@pytest.mark.parametrize("name", ["checkpoint.json", "run-0.safetensors", "current.safetensors"])
+@pytest.mark.parametrize("name", ["checkpoint.json", "run-0.safetensors", "current-1.safetensors"])
 def test_a_flipped_bit_is_refused_or_changes_nothing(toy, tmp_path, monkeypatch, name):
     folder = tmp_path / "state"
     settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
@@ -288,7 +297,7 @@ def test_a_state_of_an_unknown_phase_is_no_trained_model(toy, tmp_path, monkeypa
     folder = tmp_path / "state"
     settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
     killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
-    state, runs = read_state(folder / "current.safetensors")
-    write_state(folder / "current.safetensors", replace(state, phase="holidays"), runs)
+    state, runs = read_state(folder / "current-0.safetensors")
+    write_state(folder / "current-0.safetensors", replace(state, phase="holidays"), runs)
     with pytest.raises(RunFolderError, match="of a phase 'holidays' that this fit lacks"):
         ACOVA(3, **settings).fit(toy[0])

@@ -12,9 +12,10 @@ from acova import CPSPAN, DCP, DSIMVC, PMIMC
 from acova.base import DataError, OptionError
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, Processes, Runs, Trainer
-from acova.estimators import fit_many, recipe
+from acova.estimators import fit_many, schedule
 from acova.estimators.dsimvc import _Filled
-from acova.estimators.recipe import _run_data, _train_together, train_runs
+from acova.estimators.recipe import _run_data, train_together
+from acova.estimators.schedule import train_runs
 from acova.metrics import clustering_accuracy
 from acova.networks import DualPrediction, PrototypeAlignment, PrototypeMatching, SafeContrast
 from conftest import make_toy
@@ -83,7 +84,7 @@ def test_the_stacked_loss_and_gradient_are_those_of_each_run(cls, full, masks):
 def test_runs_train_together_as_they_do_alone(cls, full, masks):
     jobs = [job for run, mask in enumerate(masks) for job in make(cls, run)._prepare(full, mask).jobs]
     alone = [train_runs([job])[0] for job in jobs]
-    for ours, theirs in zip(_train_together(jobs, None, Keeper(), ALONE), alone, strict=True):
+    for ours, theirs in zip(train_together(jobs, None, Keeper(), ALONE), alone, strict=True):
         assert [record["phase"] for record in ours.records] == [record["phase"] for record in theirs.records]
         totals = [[record["total"] for record in run.records] for run in (ours, theirs)]
         np.testing.assert_allclose(*totals, rtol=5e-3, atol=1e-4)
@@ -93,10 +94,10 @@ def test_runs_train_together_as_they_do_alone(cls, full, masks):
 def test_runs_with_other_numbers_of_complete_samples_train_apart(cls, full, monkeypatch):
     masks = [make_observed(120, 3, share, random_state=run) for share in (0.2, 0.5) for run in range(2)]
     groups = []
-    monkeypatch.setattr(recipe, "_runs_at_once", len)
-    train = recipe._train_together
+    monkeypatch.setattr(schedule, "_runs_at_once", len)
+    train = schedule.train_together
     monkeypatch.setattr(
-        recipe, "_train_together", lambda jobs, *rest: (groups.append(len(jobs)), train(jobs, *rest))[1]
+        schedule, "train_together", lambda jobs, *rest: (groups.append(len(jobs)), train(jobs, *rest))[1]
     )
     models = fit_many([make(cls, run) for run in range(4)], full, masks)
     assert groups == [2, 2]

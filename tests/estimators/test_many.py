@@ -7,7 +7,7 @@ from acova.base import OptionError, Streams
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, RunData, Runs
 from acova.estimators import fit_many
-from acova.estimators.recipe import Job, _train_together
+from acova.estimators.recipe import Job, train_together
 from conftest import SMALL, make_toy
 
 
@@ -24,7 +24,7 @@ def jobs_of(n_runs, **settings):
 
 
 def train(jobs):
-    return _train_together(jobs, None, Keeper(), ALONE)
+    return train_together(jobs, None, Keeper(), ALONE)
 
 
 def labels_of(run, job):

@@ -8,7 +8,8 @@ from acova.base import OptionError
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, Trainer
 from acova.estimators import fit_many
-from acova.estimators.recipe import _train_together, train_runs
+from acova.estimators.recipe import train_together
+from acova.estimators.schedule import train_runs
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
 
@@ -46,7 +47,7 @@ def test_runs_train_together_as_they_do_alone():
         np.testing.assert_array_equal(together.labels_, alone.fit(full, observed=mask).labels_)
     jobs = [job for model, mask in zip(build(), masks, strict=True) for job in model._prepare(full, mask).jobs]
     single = [train_runs([job])[0] for job in jobs]
-    for ours, theirs in zip(_train_together(jobs, None, Keeper(), ALONE), single, strict=True):
+    for ours, theirs in zip(train_together(jobs, None, Keeper(), ALONE), single, strict=True):
         assert ours.records[-1]["total"] == pytest.approx(theirs.records[-1]["total"], rel=1e-3)
         torch.testing.assert_close(ours.network.prior.means, theirs.network.prior.means, rtol=0.02, atol=0.02)
 

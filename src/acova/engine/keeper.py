@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import torch
@@ -30,6 +30,10 @@ class Terminated(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
+
+
+class Interrupted(BaseException):
+    """Ends training in a worker process, after its state was written, because another process asked for it."""
 
 
 @dataclass
@@ -72,13 +76,13 @@ class Keeper:
         The first of them writes.
     runs : sequence of int
         Numbers of the runs that train together, written down with the state.
+    asked : callable, optional
+        Tells whether another process asks for a stop, which then ends training by `Interrupted`.
 
     Attributes
     ----------
     resumed : State or None
         What training goes on from.
-    stop_requested : int
-        Number of the signal that asked for a stop inside `interruptible`; 0 while none has.
     """
 
     def __init__(
@@ -88,12 +92,17 @@ class Keeper:
         every: int = 1,
         processes: Processes = ALONE,
         runs: list[int] | None = None,
+        asked: Callable[[], bool] | None = None,
     ) -> None:
         self._path, self._every, self._processes = path, every, processes
-        self._runs = runs or []
-        self._since = 0
+        self._runs, self._asked = runs or [], asked
+        self._since = self._signal = 0
         self.resumed: State | None = None
-        self.stop_requested = 0
+
+    @property
+    def stop_requested(self) -> bool:
+        """Tell whether a signal asked for a stop inside `interruptible`, or another process did."""
+        return bool(self._signal) or (self._asked is not None and self._asked())
 
     def keep(self, state: Callable[[], State]) -> None:
         """Note the end of an epoch; write the state when it is time."""
@@ -103,12 +112,17 @@ class Keeper:
             self._write(state)
 
     def stop(self, state: State) -> None:
-        """Write the state and end training as the signal does: `KeyboardInterrupt`, or `Terminated` (exit code 143)."""
+        """Write the state and end training as `end` does."""
         self._write(lambda: state)
+        if self._asked is not None:  # by a process that says so itself
+            raise Interrupted
+        self.end(f"stopped in epoch {state.epoch + 1} of phase {state.phase!r}")
+
+    def end(self, at: str) -> NoReturn:
+        """End training as the signal does: `KeyboardInterrupt`, or `Terminated` (exit code 143)."""
         where = self._path.parent if self._path else None
-        at = f"stopped in epoch {state.epoch + 1} of phase {state.phase!r}"
         msg = f"{at}; the state is kept: fit again with the same settings and checkpoint={str(where)!r} to go on."
-        if self.stop_requested == signal.SIGTERM:
+        if self._signal == signal.SIGTERM:
             _LOG.warning("%s", msg)
             raise Terminated
         raise KeyboardInterrupt(msg)
@@ -135,8 +149,10 @@ class Keeper:
             write_state(self._path, state(), self._runs)
 
     @contextmanager
-    def interruptible(self) -> Iterator[None]:
+    def interruptible(self, also: Callable[[], object] = lambda: None) -> Iterator[None]:
         """Let a first Ctrl-C or SIGTERM in the block only ask for a stop after the current step; a second acts at once.
+
+        The first one also calls `also`, which may pass the request on to other processes.
 
         Signals stay as they are where nothing is kept, outside the main thread, and with several processes, which
         would stop after different steps: those go on from the last checkpoint.
@@ -148,8 +164,9 @@ class Keeper:
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def ask(number: int, frame: Any) -> None:
-            self.stop_requested = number
+            self._signal = number
             put_back()
+            also()
 
         def put_back() -> None:
             for number, handler in before.items():

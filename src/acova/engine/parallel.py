@@ -58,9 +58,8 @@ def threads_for(products: float) -> Iterator[None]:
     other Python threads have, or get when they start, does not change.
     """
     before = torch.get_num_threads()
-    limit = before if _limit.get() is None else _limit.get()
-    outermost = _limit.set(limit)
-    _set_threads(_requested_number() or _number(products, limit or 1))
+    outermost = _limit.set(most_threads())
+    _set_threads(thread_count(products))
     try:
         yield
     finally:
@@ -68,24 +67,34 @@ def threads_for(products: float) -> Iterator[None]:
         _set_threads(before)
 
 
+def thread_count(products: float) -> int:
+    """Return the number of threads that `threads_for` would take."""
+    return _requested_number() or max(1, min(most_threads(), int(products // _PRODUCTS_OF_A_THREAD)))
+
+
+def most_threads() -> int:
+    """Return torch's own number of threads outside of all blocks: no computation takes more unless asked to."""
+    limit = _limit.get()
+    return torch.get_num_threads() if limit is None else limit
+
+
+def number_in_environment(variable: str, what: str) -> int | None:
+    """Return the number that an environment variable asks for, None if it asks for nothing."""
+    word = os.environ.get(variable, "")
+    if word and not (word.isdecimal() and int(word)):
+        msg = f"The environment variable {variable} must be a number of {what}, at least 1; got {word!r}. Unset it."
+        raise OptionError(msg)
+    return int(word) if word else None
+
+
 def multiplications(network: nn.Module, rows: int) -> int:
     """Return how many multiplications a network needs for this many rows, forward."""
     return rows * sum(parameter.numel() for parameter in network.parameters() if parameter.ndim >= 2)
 
 
-def _number(products: float, limit: int) -> int:
-    return max(1, min(limit, int(products // _PRODUCTS_OF_A_THREAD)))
-
-
 def _requested_number() -> int | None:
     """Return the number of threads that the user asks for, if any."""
-    if _requested.get() is not None:
-        return _requested.get()
-    word = os.environ.get(VARIABLE, "")
-    if word and not (word.isdecimal() and int(word)):
-        msg = f"The environment variable {VARIABLE} must be a number of threads, at least 1; got {word!r}. Unset it."
-        raise OptionError(msg)
-    return int(word) if word else None
+    return number_in_environment(VARIABLE, "threads") if _requested.get() is None else _requested.get()
 
 
 def _set_threads(count: int) -> None:

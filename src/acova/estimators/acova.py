@@ -50,7 +50,8 @@ class ACOVA(VariationalClusterer):
         similarity of the pretrained codes, a constant or a matrix.
     n_init : int, "auto" or None
         Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
-        and paper: 1). Without `consensus`, the run with the lowest objective is kept.
+        and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
+        side by side in processes; ``joblib.parallel_config(n_jobs=…)`` says how many.
     consensus : bool or None
         Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
         False).

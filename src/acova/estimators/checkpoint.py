@@ -1,13 +1,15 @@
 """A checkpoint folder: what a fit needs to go on after it was killed.
 
 ``checkpoint.json`` says of what (settings, seed, data); ``run-N.safetensors`` is a finished run;
-``current.safetensors`` is the state of the runs that train now. Files are replaced as a whole and carry checksums;
-nothing is unpickled. Only these files are ever deleted, and the folder when nothing else is in it.
+``current-N.safetensors`` is the state of a run that trains now, ``current.safetensors`` that of several that train as
+one computation. Files are replaced as a whole and carry checksums; nothing is unpickled. Only these files are ever
+deleted, and the folder when nothing else is in it.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +38,7 @@ from acova.networks import MultiViewVAE
 
 FORMAT = "acova checkpoint"
 FORMAT_VERSION = 3
-_CURRENT = "current.safetensors"
+_TOGETHER, _ALONE = "current.safetensors", re.compile(r"current-(\d+)\.safetensors")
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -120,32 +122,53 @@ class Checkpoint:
                 self.folder.rmdir()
             raise
 
-    def keeper(self, runs: Sequence[int]) -> Keeper:
-        """Return what writes the state of these runs, with the state to go on from if there is one."""
-        keeper = Keeper(self.folder / _CURRENT, every=self._every, processes=self._processes, runs=list(runs))
-        if (self.folder / _CURRENT).exists():
-            state, held = read_state(self.folder / _CURRENT)
-            if held == list(runs):
-                keeper.resumed = state
+    def unlocked(self) -> "Checkpoint":
+        """Return a copy for a worker process, which writes while this process has the lock."""
+        return Checkpoint(self.folder.absolute(), self._every)
+
+    def keeper(self, runs: Sequence[int], asked: Callable[[], bool] | None = None) -> Keeper:
+        """Return what writes the state of these runs, with the state to go on from if there is one.
+
+        `asked` tells whether another process asks for a stop.
+        """
+        path = self._state_file(runs)
+        keeper = Keeper(path, every=self._every, processes=self._processes, runs=list(runs), asked=asked)
+        for candidate in (path, self.folder / _TOGETHER):
+            if keeper.resumed is None and candidate.exists():
+                state, held = read_state(candidate)
+                keeper.resumed = state if held == list(runs) else None
         return keeper
 
-    def begun(self) -> list[int]:
-        """Return the numbers of the runs that were training together."""
-        return read_state(self.folder / _CURRENT)[1] if (self.folder / _CURRENT).exists() else []
+    def watcher(self) -> Keeper:
+        """Return what takes the signals while runs train in other processes."""
+        return Keeper(self.folder / _TOGETHER)
 
-    def forget_current(self) -> None:
-        """Delete the state of the runs that were training together."""
-        self._processes.first_does(self._forget_current)
+    def begun(self) -> list[list[int]]:
+        """Return the numbers of the runs that were training: several are of one computation."""
+        path = self.folder / _TOGETHER
+        together = [read_state(path)[1]] if path.exists() else []
+        # Not read: another process may be about to delete that of a finished run.
+        alone = [_ALONE.fullmatch(path.name) for path in sorted(self.folder.glob("current-*"))]
+        return together + [[int(found[1])] for found in alone if found]
 
-    def _forget_current(self) -> None:
-        with file_errors(f"deleting {self.folder / _CURRENT}"):
-            (self.folder / _CURRENT).unlink(missing_ok=True)
+    def forget(self, runs: Sequence[int]) -> None:
+        """Delete the state of runs that were training together."""
+        self._processes.first_does(lambda: self._forget(runs))
+
+    def _forget(self, runs: Sequence[int]) -> None:
+        path = self._state_file(runs)
+        with file_errors(f"deleting {path}"):
+            path.unlink(missing_ok=True)
+
+    def _state_file(self, runs: Sequence[int]) -> Path:
+        return self.folder / (f"current-{runs[0]}.safetensors" if len(runs) == 1 else _TOGETHER)
 
     def finish(self, run: int, network: MultiViewVAE, records: list[dict[str, Any]]) -> None:
-        """Write a finished run."""
+        """Write a finished run, and delete its state."""
         if self._processes.is_first:
             state = State("done", 0, 0, [records], [], [], [], {}, dict(network.state_dict()))
             write_state(self.folder / f"run-{run}.safetensors", state, [run])
+            self._forget([run])
 
     def finished(self, run: int, network: MultiViewVAE) -> list[dict[str, Any]] | None:
         """Read a finished run into a network and return its records; None if it is not finished."""

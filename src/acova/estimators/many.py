@@ -12,7 +12,8 @@ from acova.base import OptionError
 from acova.engine import Processes, computation, job_processes
 from acova.estimators.checkpoint import Checkpoint, fingerprint
 from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import Job, train_runs
+from acova.estimators.recipe import Job
+from acova.estimators.schedule import train_runs
 from acova.estimators.variational import Prepared, VariationalClusterer
 
 _FREE = (

@@ -39,7 +39,10 @@ def start_correlations(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], 
     for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
         start = job.settings.correlation_start
         if network.learns_correlation and isinstance(start, str) and start == "similarity":
-            network.set_correlation(code_similarity(*_codes(network, data, run)))
+            codes, observed = _codes(network, data, run)
+            with single_threaded():  # so that a start repeats exactly
+                similarity = code_similarity(codes, observed)
+            network.set_correlation(similarity)
 
 
 @torch.no_grad()

@@ -1,6 +1,5 @@
 """How runs are trained: pretraining, an optional warm-up, the start of the clusters, training."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from acova.base import RunFolderError, Streams
 from acova.engine import (
-    ALONE,
     EpochReport,
     Keeper,
     ParameterGroup,
@@ -30,10 +28,8 @@ from acova.engine import (
     gpu_for_training,
     multiplications,
     network_dtype,
-    runs_that_fit,
     threads_for,
 )
-from acova.estimators.checkpoint import Checkpoint
 from acova.estimators.placing import start_correlations, start_priors
 from acova.estimators.start import given_correlation, starting_correlation
 from acova.functional import distance_to_identity
@@ -91,81 +87,30 @@ class TrainedRun:
     records: list[dict[str, Any]]
 
 
-def train_runs(
-    jobs: Sequence[Job],
-    report: EpochReport | None = None,
-    *,
-    checkpoint: Checkpoint | None = None,
-    processes: Processes = ALONE,
-) -> list[TrainedRun]:
-    """Train runs whose settings differ in nothing but learning rates, α, the correlation's values and the seed.
-
-    On a GPU as many as fit into its memory train together; on a CPU one after the other, which is as fast there
-    and lets each skip its hidden rows. So do runs that several processes share, and runs on data on disk.
-    """
-    done: dict[int, TrainedRun] = {}
-    for number, job in enumerate(jobs if checkpoint else ()):
-        network = job.network()
-        records = checkpoint.finished(number, network) if checkpoint else None
-        if records is not None:
-            done[number] = TrainedRun(network, records)
-    together = 1 if processes.size > 1 or jobs[0].read else _runs_at_once(jobs)
-    while left := [number for number in range(len(jobs)) if number not in done]:
-        begun = checkpoint.begun() if checkpoint else []
-        chosen = begun if begun and set(begun) <= set(left) else left[:together]
-        keeper = checkpoint.keeper(chosen) if checkpoint else Keeper()
-        try:
-            with (
-                gpu_for_training(jobs[0].settings.precision, jobs[0].device),
-                freed_memory_kept(jobs[0].device),
-                keeper.interruptible(),
-            ):
-                runs = _train_together([jobs[number] for number in chosen], report, keeper, processes)
-        except torch.cuda.OutOfMemoryError:
-            if len(chosen) == 1:
-                raise
-            together = (len(chosen) + 1) // 2
-            torch.cuda.empty_cache()
-            if checkpoint:
-                checkpoint.forget_current()
-            continue
-        for number, run in zip(chosen, runs, strict=True):
-            done[number] = run
-            if checkpoint:
-                checkpoint.finish(number, run.network, run.records)
-    return [done[number] for number in range(len(jobs))]
-
-
-def _runs_at_once(jobs: Sequence[Job]) -> int:
-    first, settings = jobs[0], jobs[0].settings
-    # Runs with their own data hold them twice: as they came, and stacked.
-    copies = len({id(job.views) for job in jobs})
-    data_bytes = sum(part.nbytes for part in (*(first.views or ()), *(first.targets or ())))
-    own_bytes = data_bytes * copies // len(jobs) if copies > 1 else 0
-    if len(jobs) == 1 or first.device.type != "cuda":
-        return 1
-    network = first.network()
-    noise_bytes = 2 * 4 * math.prod(network.noise_shape) * first.n_samples  # an epoch's and the next one's
-    return runs_that_fit(network, settings.batch_size, own_bytes + noise_bytes, first.device)
-
-
-def _train_together(
+def train_together(
     jobs: Sequence[Job], report: EpochReport | None, keeper: Keeper, processes: Processes
 ) -> list[TrainedRun]:
-    networks = [job.network() for job in jobs]
-    for network in networks:
-        network.compute_in(network_dtype(jobs[0].settings.precision, jobs[0].device, network))
-    runs = Runs(networks, processes=processes)
-    data = _run_data(jobs, processes)
-    trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
-    rows = min(jobs[0].settings.batch_size, jobs[0].n_samples) // processes.size
-    with threads_for(multiplications(networks[0], rows)):
-        jobs[0].settings._train(trainer, jobs, networks)
+    """Train runs as one computation."""
+    device, precision = jobs[0].device, jobs[0].settings.precision
+    with gpu_for_training(precision, device), freed_memory_kept(device):
+        networks = [job.network() for job in jobs]
+        for network in networks:
+            network.compute_in(network_dtype(precision, device, network))
+        runs = Runs(networks, processes=processes)
+        data = _run_data(jobs, processes)
+        trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
+        with threads_for(multiplications(networks[0], rows_of_a_step(jobs[0]) // processes.size)):
+            jobs[0].settings._train(trainer, jobs, networks)
     if keeper.resumed is not None:  # which no phase took
         msg = f"the checkpoint is of a phase {keeper.resumed.phase!r} that this fit lacks; delete it to start afresh."
         raise RunFolderError(msg)
     runs.release()
     return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
+
+
+def rows_of_a_step(job: Job) -> int:
+    """Return the number of samples of a step."""
+    return min(job.settings.batch_size, job.n_samples)
 
 
 def train_phases(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[MultiViewVAE]) -> None:
@@ -183,11 +128,18 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
         return StreamedData(first.read, first.n_samples, first.sizes, first.device, processes=processes)
     distinct = {id(job.views): job for job in jobs}
     parts = [[*(job.views or ()), *(job.targets or ())] for job in distinct.values()]
-    views = [torch.stack(same) for same in zip(*parts, strict=True)]
-    observed = torch.stack([job.observed for job in distinct.values() if job.observed is not None])
+    views = [_stack(same) for same in zip(*parts, strict=True)]
+    observed = _stack([job.observed for job in distinct.values() if job.observed is not None])
     places = list(distinct)
     held = [places.index(id(job.views)) for job in jobs]
     return RunData(views, observed, held=held, n_samples=first.n_samples, processes=processes)
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack tensors in memory that begins where 64 bytes do, since products may round by it; copy only if need be."""
+    first = tensors[0]
+    aligned = first.is_contiguous() and first.data_ptr() % 64 == 0
+    return first.unsqueeze(0) if len(tensors) == 1 and aligned else torch.stack(list(tensors))
 
 
 def blind_costs(moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], likelihoods: Sequence[str]) -> Any:

@@ -30,8 +30,9 @@ from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
 from acova.estimators.presets import BY_SIZE, OTHERWISE, RECIPES, auto_neighbor_weight, auto_runs, auto_widths
 from acova.estimators.progress import progress_bar
 from acova.estimators.provenance import provenance
-from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases, train_runs
+from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases
 from acova.estimators.saving import pack_networks, unpack_networks
+from acova.estimators.schedule import train_runs
 from acova.estimators.trust import smoothed_views, trusted_views
 from acova.networks import MultiViewVAE
 

@@ -6,10 +6,9 @@ import pytest
 from acova import ACOVA, Views
 from acova.base import OptionError
 from acova.data import Scaling
-from acova.estimators.graphs import agreement_weights, view_agreement
+from acova.estimators.graphs import agreement_weights, graph_clusters, view_agreement
 from acova.estimators.presets import auto_runs
 from acova.estimators.recipe import reconstruction_weights
-from acova.estimators.start import graph_clusters
 from acova.estimators.trust import smoothed_views, trusted_views
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, make_toy
@@ -133,7 +132,7 @@ def test_the_graph_follows_clusters_that_are_not_round():
 def test_with_many_samples_some_are_linked_and_the_others_follow(monkeypatch):
     from sklearn.datasets import make_circles
 
-    monkeypatch.setattr("acova.estimators.start._LINKED", 400)
+    monkeypatch.setattr("acova.estimators.graphs._LINKED", 400)
     points, rings = make_circles(1200, factor=0.4, noise=0.04, random_state=0)
     labels = graph_clusters(points, 2, 0)
     assert clustering_accuracy(rings, labels) > 0.99

@@ -9,14 +9,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.neighbors import KNeighborsClassifier
 
 from acova.engine.parallel import single_threaded
 from acova.estimators.nearest import DistinctRows, Floats, links_of
+from acova.estimators.numbering import cluster_order, renumbered
 from acova.estimators.start import k_means
 
 _FEWEST, _MOST = 5, 30
 _COMPARED = 1_000
 """Samples that two views are compared on, evenly spread where there are more."""
+_LINKED = 5_000
+"""Samples that a start by the graph links, evenly spread where there are more."""
 _STEPS = 3
 _DENSE_UP_TO = 400
 _EVERYWHERE = 1e-3
@@ -326,3 +330,19 @@ def view_graphs(
         ViewGraph.of(table[seen], n_neighbors or neighbour_count(int(seen.sum()), n_clusters))
         for table, seen in zip(tables, observed.T, strict=True)
     ]
+
+
+def graph_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
+    """Return the clusters (N,) that a spectral clustering finds in the neighbour graph of latent means (N, D).
+
+    It follows clusters that are not round. With many samples the graph links some of them, evenly spread,
+    and the others take the cluster that most of their nearest linked neighbours have.
+    """
+    rows = mean if len(mean) <= _LINKED else mean[np.arange(_LINKED) * len(mean) // _LINKED]
+    count = neighbour_count(len(rows), n_clusters)
+    links = ViewGraph.of(rows, count).links()
+    embedding = spectral_embedding((links + links.T) / 2, n_clusters)
+    labels = k_means(embedding, n_clusters, seed).labels
+    if rows is not mean:
+        labels = KNeighborsClassifier(min(count, len(rows))).fit(rows, labels).predict(mean)
+    return renumbered(labels, cluster_order(labels, n_clusters))

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acova.engine import RunData, StreamedData, single_threaded
+from acova.estimators.graphs import graph_clusters
 from acova.estimators.inference import CHUNK
 from acova.estimators.start import (
     averaged_codes,
     code_similarity,
     components_around,
-    graph_clusters,
     k_means,
     likely_clusters,
 )

@@ -8,11 +8,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from acova.base import OptionError
-from acova.estimators.graphs import ViewGraph, neighbour_count, spectral_embedding
 from acova.estimators.numbering import cluster_order, renumbered
 from acova.functional import constant_correlation, correlation_matrix, log_joint
 
@@ -20,8 +18,6 @@ CORRELATION_STARTS = ("random", "identity", "similarity")
 STARTS = ("graph", "fused", "codes", "neighbors")
 _ROWS = 10_000
 """Samples that clusters are looked for in, evenly spread where there are more."""
-_LINKED = 5_000
-"""Samples that a start by the graph links, evenly spread where there are more."""
 _POWERS, _RESTARTS = (0.0, 0.5, 1.0), 10
 _LEAST_SHARE = 1e-4
 """Least variance of a cluster, as a share of that of all samples."""
@@ -138,22 +134,6 @@ def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> ND
     if rows is mean:
         return found.labels
     labels = pairwise_distances_argmin(mean / scale, found.centers)
-    return renumbered(labels, cluster_order(labels, n_clusters))
-
-
-def graph_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
-    """Return the clusters (N,) that a spectral clustering finds in the neighbour graph of latent means (N, D).
-
-    It follows clusters that are not round. With many samples the graph links some of them, evenly spread,
-    and the others take the cluster that most of their nearest linked neighbours have.
-    """
-    rows = mean if len(mean) <= _LINKED else mean[np.arange(_LINKED) * len(mean) // _LINKED]
-    count = neighbour_count(len(rows), n_clusters)
-    links = ViewGraph.of(rows, count).links()
-    embedding = spectral_embedding((links + links.T) / 2, n_clusters)
-    labels = k_means(embedding, n_clusters, seed).labels
-    if rows is not mean:
-        labels = KNeighborsClassifier(min(count, len(rows))).fit(rows, labels).predict(mean)
     return renumbered(labels, cluster_order(labels, n_clusters))
 
 

@@ -109,6 +109,7 @@ def test_the_command_gives_what_the_library_gives(acova, tmp_path):
     np.testing.assert_array_equal(ACOVA.load(tmp_path / "run").probabilities_, model.probabilities_)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one epoch
 def test_presets_are_overridden_by_options(acova, tmp_path):
     code, _, err = acova(
         "fit", "digits", "--preset", "handwritten", "--recipe", "paper", "--out", tmp_path / "run", "--hidden", "8",

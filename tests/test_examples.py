@@ -102,6 +102,7 @@ def test_every_example_is_in_the_gallery():
 
 
 @pytest.mark.parametrize("name", gallery().NAMES)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
 def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, capsys):
     plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,7 @@ from acova.estimators import ACOVA, BSV, Concat
 from acova.metrics import clustering_scores
 from conftest import make_toy
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
 TINY = {"hidden": [8], "latent_dim": 2, "pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 2, "batch_size": 64}
 
 METHODS = """

@@ -52,7 +52,9 @@ def main() -> None:
     parser.add_argument("--undisturbed", default="")
     arguments = parser.parse_args()
     spec = BenchSpec.from_toml(arguments.spec)
-    means = Results.of(spec, Store(arguments.store)).means("acc").reindex([data.name for data in spec.data], level=0)
+    store = Store(arguments.store)
+    store.borrow(job.key for job in spec.jobs())
+    means = Results.of(spec, store).means("acc").reindex([data.name for data in spec.data], level=0)
     unknown = {arguments.method, *arguments.peers} - {*means.columns}
     if unknown:
         msg = f"targets.py: {spec.name} has no method {sorted(unknown)[0]!r}; it has {', '.join(means.columns)}."

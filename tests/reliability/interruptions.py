@@ -83,7 +83,8 @@ def fits(folder: Path, rounds: Iterable[int], number: int = signal.SIGKILL) -> T
             if at % 2 and not same_bits(_tensors(run), before) and not _finished(run, whole):
                 tally.note("the run that is replaced is no longer whole", f"fit {at}")
         equal = same_bits(load_file(run / "model.safetensors"), whole)
-        litter = [path.name for path in run.parent.iterdir() if path != run]
+        # A process that dies between its last rename and its end leaves a lock file, which locks nothing.
+        litter = {path.name for path in run.parent.iterdir()} - {"run", ".run.lock"}
         tally.note("right" if equal and not litter else f"ended otherwise; left {litter}", f"fit {at}")
         shutil.rmtree(run.parent)
         total += signals

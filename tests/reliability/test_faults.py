@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import soak
 
@@ -34,7 +36,9 @@ def test_sections_of_the_soak_in_short(group):
 def test_memory_open_files_and_threads_stay_over_many_fits(tmp_path):
     from reliability.crowds import fitting_in_a_row
 
-    tally = fitting_in_a_row(tmp_path, range(30), warm=15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # two epochs are few
+        tally = fitting_in_a_row(tmp_path, range(30), warm=15)
     assert tally.wrong == []
     assert tally.right == 30 + 3
 

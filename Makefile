@@ -4,11 +4,13 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs gallery wheel bench-speed bench-scale clean
+.PHONY: help demo test test-machines soak lint docs gallery wheel bench-speed bench-scale clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
 	@echo "make test   everything continuous integration runs"
+	@echo "make test-machines  the tests of training as other processors would run them"
+	@echo "make soak   half an hour of faults; SECONDS=600 for less, ONLY=\"kills disk\" for some; docs/reliability.md"
 	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
 	@echo "make bench-scale  five million samples from disk in bounded memory"
 	@echo "make docs   the documentation as a site, in site/"
@@ -57,6 +59,13 @@ lint: $(READY)
 # One thread per process: threads of processes that share cores wait for each other.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+test-machines: $(READY)
+	$(BIN)/python tests/machines.py
+
+SECONDS ?= 1800
+soak: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/soak.py --seconds $(SECONDS) $(ONLY)
 
 clean:
 	rm -rf .venv demo build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

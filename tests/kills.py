@@ -120,7 +120,7 @@ def fit_with_kills(
 def start_fit(*arguments: object) -> subprocess.Popen:
     """Start ``acova fit`` with one thread."""
     command = [sys.executable, "-m", "acova", "fit", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 

@@ -45,7 +45,7 @@ def options(*, device="cpu", **settings):
 
 
 def environment(**more):
-    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    return {"OMP_NUM_THREADS": "1", **os.environ, **more}
 
 
 def torchrun(*arguments):

@@ -1,10 +1,13 @@
 """Text and tables on the terminal: names from data reach it here, and only here, as plain text."""
 
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from acova.base import FileError, file_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +47,24 @@ def say(text: object, *, error: bool = False) -> None:
     """Print lines of text to standard output, or to standard error."""
     stream = sys.stderr if error else sys.stdout
     line = printable(text, keep="\n") + "\n"
-    stream.write(line.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"))
-    stream.flush()
+    encoding = stream.encoding or "utf-8"
+    with _output_errors():
+        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+@contextmanager
+def _output_errors() -> Iterator[None]:
+    """Turn a failure to print, such as a full disk that the output goes to, into a `FileError`."""
+    try:
+        with file_errors("writing to standard output"):
+            yield
+    except FileError as error:
+        if isinstance(error.__cause__, BrokenPipeError):  # the reader has seen enough: the command ends quietly
+            raise error.__cause__ from None
+        # What is left in the buffer would fail again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 @contextmanager
@@ -90,7 +109,8 @@ def terminal(width: int = 120) -> "Console":
 
 def show(table: "RenderableType") -> None:
     """Print a table."""
-    terminal().print(table)
+    with _output_errors():
+        terminal().print(table)
 
 
 def score_table(scores: Mapping[str, Mapping[str, float]]) -> "Table":

@@ -72,7 +72,8 @@ def _checked(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[NDArray[Any], NDArra
     true, pred = np.asarray(y_true), np.asarray(y_pred)
     if true.ndim != 1 or true.shape != pred.shape or not true.size:
         msg = (
-            f"Metrics compare two label vectors of the same non-zero length; got shapes {true.shape} and {pred.shape}."
+            f"y_true and y_pred must be two vectors of the same length, with one label per sample and at least one "
+            f"sample; got arrays of shape {true.shape} and {pred.shape}."
         )
         raise DataError(msg)
     return np.unique(true, return_inverse=True)[1], np.unique(pred, return_inverse=True)[1]

@@ -179,14 +179,14 @@ def outcome(reader, path, expected):
         signal.alarm(0)
 
 
-def work(folder, first, cases):
-    """Read damaged files from the case `first` on, and print what became of each."""
+def work(folder, first, cases, begin=0):
+    """Read damaged files from the job `first` on, and print what became of each."""
     warnings.simplefilter("ignore")
     whole, scratch = Path(folder) / "whole", Path(folder) / "damaged"
     expected = {name: read(name, whole / READERS[name][0]) for name in READERS if name != "csv.gz" or reads_gzip()}
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
-    jobs = [(name, case) for name in expected for case in range(cases)]
+    jobs = [(name, case) for name in expected for case in range(begin, begin + cases)]
     for number, (name, case) in enumerate(jobs[first:], start=first):
         say(number, name, case, None)
         path = scratch / READERS[name][0]
@@ -218,12 +218,16 @@ def write_all(whole):
                 write(whole / file)
 
 
-def soak(folder, cases):
-    """Read `cases` damaged files with every reader; return Counters, reader → outcome → number, and what went wrong."""
-    write_all(Path(folder) / "whole")
+def soak(folder, cases, begin=0):
+    """Read `cases` damaged files with every reader; return Counters, reader → outcome → number, and what went wrong.
+
+    The files are damaged at random, by the number of the case, of which `begin` is the first.
+    """
+    if not (Path(folder) / "whole").exists():
+        write_all(Path(folder) / "whole")
     counts, wrong, first = {}, [], 0
     while True:
-        command = [sys.executable, __file__, str(folder), str(first), str(cases)]
+        command = [sys.executable, __file__, str(folder), str(first), str(cases), str(begin)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
         for _, name, case, result in lines:
@@ -267,4 +271,4 @@ def test_damaged_files_are_read_right_or_refused(tmp_path):
 
 
 if __name__ == "__main__":
-    work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    work(sys.argv[1], *map(int, sys.argv[2:]))

@@ -30,7 +30,7 @@ for name, value in SETTINGS.items():
 
 def start(*arguments):
     command = [sys.executable, "-m", "acova", "fit", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 

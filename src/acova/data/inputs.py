@@ -1,5 +1,6 @@
 """From what users hold (arrays, dicts, DataFrames, omics containers) to one float array per view."""
 
+import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -49,6 +50,9 @@ def _named(parts: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _cut(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
     """Cut the columns of one table into views."""
+    if isinstance(X, str | os.PathLike):
+        msg = f"Views: expected arrays or frames, not the text {str(X)!r}. To read a file, use read_views(path).views."
+        raise DataError(msg)
     table = X if isinstance(X, pd.DataFrame | np.ma.MaskedArray) else _plain("view_0", X)
     if table.ndim != 2:
         msg = (

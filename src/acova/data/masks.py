@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import DataError, check_choice, check_number
+from acova.base import DataError, check_choice, check_number, check_seed, draw_seed
 
 PATTERNS = ("uniform_size", "uniform_subset", "per_view", "block")
 
@@ -17,7 +18,7 @@ def make_observed(
     n_views: int,
     missing_rate: float | Sequence[float],
     pattern: str = "uniform_size",
-    random_state: int | np.random.Generator | None = None,
+    random_state: int | np.random.Generator | np.random.RandomState | None = None,
     *,
     n_sites: int = 10,
 ) -> NDArray[np.bool_]:
@@ -40,7 +41,7 @@ def make_observed(
         - ``"per_view"``: each view is hidden for exactly its share of the samples;
         - ``"block"``: samples come in contiguous sites of equal size, and all samples of an affected
           site lack the same views.
-    random_state : int, Generator or None
+    random_state : int, Generator, RandomState or None
     n_sites : int
         Number of sites for ``"block"``.
 
@@ -52,9 +53,7 @@ def make_observed(
     check_number("make_observed", "n_samples", n_samples, minimum=1, integer=True)
     check_number("make_observed", "n_views", n_views, minimum=1, integer=True)
     check_choice("make_observed", "pattern", pattern, PATTERNS)
-    if isinstance(random_state, Integral):
-        check_number("make_observed", "random_state", random_state, minimum=0, integer=True)
-    rng = np.random.default_rng(random_state)
+    rng = _generator(random_state)
     if pattern == "per_view":
         return _per_view(n_samples, n_views, missing_rate, rng)
     if not np.isscalar(missing_rate):
@@ -72,6 +71,13 @@ def make_observed(
         draw = _subsets_by_size if pattern == "uniform_size" else _subsets_uniform
         observed[rows] = draw(n_incomplete, n_views, rng)
     return observed
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    check_seed("make_observed", random_state)
+    if random_state is None or isinstance(random_state, Integral | np.random.Generator):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng(draw_seed(random_state, "make_observed"))
 
 
 def _exact_count(n_samples: int, rate: object) -> int:

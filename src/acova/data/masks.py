@@ -75,8 +75,10 @@ def make_observed(
 
 def _generator(random_state: Any) -> np.random.Generator:
     check_seed("make_observed", random_state)
-    if random_state is None or isinstance(random_state, Integral | np.random.Generator):
+    if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
+    if isinstance(random_state, Integral):
+        return np.random.default_rng(int(random_state))
     return np.random.default_rng(draw_seed(random_state, "make_observed"))
 
 

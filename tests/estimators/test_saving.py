@@ -326,6 +326,7 @@ INDICES = {
     "range": pd.RangeIndex(3, 3 + 2 * N, 2, name="row"),
     "small numbers": pd.Index(range(N), dtype="uint8"),
     "fractions": pd.Index(np.arange(N) / 3),
+    "a number of numpy as name": pd.Index([f"s{i}" for i in range(N)], dtype=object, name=np.int64(3)),
     "mixed": pd.Index(["1", 1, 2.5, *(f"x{i}" for i in range(N - 3))], dtype=object),
     "pandas text": pd.Index([f"1e{i}" for i in range(N)], dtype="string"),
     "dates": pd.date_range("2024-01-31", periods=N, freq="ME"),

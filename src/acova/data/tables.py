@@ -146,7 +146,7 @@ def _read_cells(file: Path, separator: str, columns: Sequence[str], encoding: st
         compression="gzip" if _is_gzip(file) else None,
         decimal=decimal,
     )
-    names = pd.Index(table[0], dtype=object, name=None if columns[0].startswith("Unnamed: ") else columns[0])
+    names = pd.Index(table[0], dtype=object).rename(None if columns[0].startswith("Unnamed: ") else columns[0])
     return table.iloc[:, 1:].set_axis(names, axis=0).set_axis(list(columns[1:]), axis=1)
 
 

@@ -156,7 +156,9 @@ def _same(first: pd.Index, second: pd.Index) -> bool:
 
 
 def _plain_name(name: Any) -> Name:
-    return [_plain_name(part) for part in name] if isinstance(name, tuple) else name
+    if isinstance(name, tuple):
+        return [_plain_name(part) for part in name]
+    return name.item() if isinstance(name, np.generic) else name
 
 
 def _name(name: Name) -> Hashable:

@@ -328,7 +328,7 @@ TEXT = pd.DataFrame({"x": [1.0, 2.0], "sex": ["m", "f"], "day": pd.to_datetime([
         ([None, None], {}, "no view was given"),
         (np.ones(3), {}, r"expected a 2-D array.*got ndarray of shape \(3,\).*one row per sample"),
         (np.ones((2, 2, 2)), {}, r"expected a 2-D array.*\(2, 2, 2\)"),
-        ("words", {}, "expected a 2-D array.*got str"),
+        ("words", {}, r"expected arrays or frames, not the text 'words'. To read a file, use read_views"),
         ([ONES, np.ones(3)], {}, r"View 'view_1' must be a 2-D array.*got shape \(3,\)"),
         ({"a": np.ones(3)}, {}, r"View 'a' must be a 2-D array.*got shape \(3,\)"),
         ({"a": pd.Series([1.0, 2.0])}, {}, r"View 'a' must be a 2-D array"),

@@ -74,12 +74,13 @@ def make_observed(
 
 
 def _generator(random_state: Any) -> np.random.Generator:
-    check_seed("make_observed", random_state)
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return np.random.default_rng(random_state)
-    if isinstance(random_state, Integral):
-        return np.random.default_rng(int(random_state))
-    return np.random.default_rng(draw_seed(random_state, "make_observed"))
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool):  # also larger than seeds of fits
+        check_number("make_observed", "random_state", random_state, minimum=0, integer=True)
+    else:
+        check_seed("make_observed", random_state)
+    if isinstance(random_state, np.random.RandomState) or random_state is np.random:
+        random_state = draw_seed(random_state, "make_observed")
+    return np.random.default_rng(random_state)
 
 
 def _exact_count(n_samples: int, rate: object) -> int:

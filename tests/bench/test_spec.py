@@ -77,11 +77,11 @@ def test_a_key_names_what_a_recipe_stands_for(monkeypatch):
     """Rows of an earlier recipe are not taken for rows of this one; keywords that are given do not depend on it."""
     given = {"name": "ACOVA", "settings": {"learning_rate": 0.5}}
     before = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
-    monkeypatch.setitem(RECIPES["robust"], "learning_rate", 0.25)
+    monkeypatch.setitem(RECIPES["shared"], "learning_rate", 0.25)
     after = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
     assert after[0] != before[0]
     assert after[1:] == before[1:]
-    monkeypatch.setitem(RECIPES["robust"], "assignment", 0.0)  # an ingredient left out is as if there were none
+    monkeypatch.setitem(RECIPES["shared"], "assignment", 0.0)  # an ingredient left out is as if there were none
     assert "assignment" not in recipe_values(ACOVA, {})
     assert recipe_values(ACOVA, {"recipe": "paper", "epochs": 3}) == {
         name: value for name, value in RECIPES["paper"].items() if value and name != "epochs"
@@ -90,7 +90,8 @@ def test_a_key_names_what_a_recipe_stands_for(monkeypatch):
 
 def test_every_ingredient_of_the_default_training_is_exchanged_alone():
     whole, paper = RECIPES["robust"], RECIPES["paper"]
-    exchanged = [dict(method.settings) for method in paper_spec("ingredients").methods if method.settings]
+    exchanged = [dict(method.settings) for method in paper_spec("ingredients").methods]
+    assert all(settings.pop("recipe") == "robust" for settings in exchanged)
     tried = {(name, value) for settings in exchanged for name, value in settings.items()}
     assert {(name, value) for name, value in paper.items() if value != whole[name]} <= tried
     together = [settings for settings in exchanged if len(settings) > 1]

@@ -80,7 +80,7 @@ def test_every_public_call_honours_the_mask(name, model, complete, observed):
     calls = calls_on_samples(model)
     assert {"fit", "fit_predict", "predict", "assignments", "annotate"} <= set(calls)
     if hasattr(model, "transform"):
-        assert {"fit_transform", "transform", "score", "predict_proba", "view_weights"} <= set(calls)
+        assert {"fit_transform", "transform", "score", "predict_proba", "fusion_weights"} <= set(calls)
     for call in calls:
         assert "observed" in inspect.signature(getattr(model, call)).parameters, call
         if call == "annotate":  # takes containers only: see test_omics.py, and below
@@ -149,17 +149,18 @@ def test_settings_may_be_numpy_numbers(name, complete, tmp_path):
 def test_booleans_are_booleans_and_seeds_are_seeds(name, complete):
     flags = {"consensus", "drop_last", "oracle_leak", "normalize_rows"} & set(METHODS[name]().get_params())
     for option in sorted(flags):
-        for value in ("maybe", 1, None):
+        left_open = METHODS[name]().get_params()[option] is None  # then the recipe says
+        for value in ("maybe", 1, *(() if left_open else (None,))):
             with pytest.raises(OptionError, match=f"{name}: {option} must be True or False; got {value!r}"):
                 make(name, **{option: value}).fit(complete)
-    for seed in (-1, 2**32, 0.5, "seven", True, np.random.default_rng(0)):
-        with pytest.raises(OptionError, match=f"{name}: random_state must be an integer from 0 to 4294967295"):
+    for seed in (-1, 2**32, 0.5, "seven", True):
+        with pytest.raises(OptionError, match=f"{name}: random_state must be an integer from 0 to 2\\*\\*32 - 1"):
             make(name).set_params(random_state=seed).fit(complete)
     make(name).set_params(random_state=np.random.RandomState(0)).fit(complete)
 
 
 def test_masks_have_seeds_too():
-    with pytest.raises(OptionError, match="make_observed: random_state must be an integer at least 0; got -1"):
+    with pytest.raises(OptionError, match=r"make_observed: random_state must be .*got -1"):
         make_observed(10, 2, 0.5, random_state=-1)
 
 

@@ -28,6 +28,8 @@ from acova.estimators.checkpoint import Checkpoint
 from conftest import SMALL, make_toy
 
 TINY = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 3}
+for _name in ("n_init", "consensus"):
+    TINY.pop(_name)
 _CODED = {"hidden": (16,), "latent_dim": 4, "batch_size": 32, "learning_rate": 3e-3}
 OTHERS = {
     MVP: {"hidden": (16,), "latent_dim": 4, "batch_size": 32, "warmup_epochs": 2, "epochs": 2},
@@ -169,7 +171,7 @@ def test_a_consensus_side_by_side_is_that_of_one_run_after_the_other(toy, two):
 
 
 def test_early_stopping_is_the_same(toy, two):
-    build = lambda: ACOVA(3, **SMALL, n_init=2, patience=2, tol=0.5).fit(toy[0])  # noqa: E731
+    build = lambda: ACOVA(3, **SMALL | {"n_init": 2}, patience=2, tol=0.5).fit(toy[0])  # noqa: E731
     model = build()
     assert len(model.history_) < 25
     assert_same(model, one_by_one(build, two))

@@ -85,7 +85,7 @@ def test_prediction_from_disk_is_prediction_from_memory(folder, streamed, monkey
     monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
     arrays = {f"v{v}": np.load(folder[0] / f"v{v}.npy") for v in (0, 1)}
     stored, held = StoredViews.of(folder[0]), Views.of(arrays)
-    for method in ("predict", "predict_proba", "transform", "view_weights"):
+    for method in ("predict", "predict_proba", "transform", "fusion_weights"):
         ours = getattr(streamed, method)(stored)
         assert isinstance(ours, np.memmap)
         np.testing.assert_allclose(ours, getattr(streamed, method)(held), atol=1e-6)

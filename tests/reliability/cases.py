@@ -78,6 +78,8 @@ def quick(name: str = "ACOVA", **settings: Any) -> Any:
     """Return an estimator that trains in a moment."""
     keywords = make_method(name).get_params()
     short = {key: value for key, value in (SMALL | {"hidden": (8,)}).items() if key in keywords}
+    if "consensus" not in keywords:  # restarts of k-means
+        short.pop("n_init", None)
     short |= {key: 1 for key in keywords if key.endswith("epochs") or key == "iterations"}
     return make_method(name, **{"n_clusters": 3, **short, **settings})
 

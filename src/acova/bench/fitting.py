@@ -306,7 +306,7 @@ def _run_group(jobs: Sequence[Job], device: str) -> list[dict[str, Any]]:
     try:
         models = _fitted(jobs, dataset, device)
         seconds = time.perf_counter() - start
-        shares = [getattr(model, "n_init", 1) for model in models] if len(jobs) > 1 else [1]
+        shares = [len(model.objectives_) for model in models] if len(jobs) > 1 else [1]
         return [
             _row(job, dataset, model, seconds * share / sum(shares), len(jobs))
             for job, model, share in zip(jobs, models, shares, strict=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 from acova.base import OptionError, check_choice, check_number
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import single_threaded
+from acova.estimators.extremes import scaled
 from acova.estimators.graphs import agreement_weights, combined_graph, smoothed_rows, view_agreement, view_graphs
 
 WEIGHTS = ("agreement", "equal")
@@ -37,7 +38,7 @@ def trusted_views(
     if settings.view_weights == "equal" or views.n_views == 0:
         return known, None
     some = _some_rows(views)
-    tables = [table.astype(np.float64) for table in scaling.transform(some)]
+    tables = [table.astype(np.float64) for table in scaled(some, scaling)]
     with single_threaded():
         agreement = view_agreement(tables, some.observed, settings.n_clusters)
         return agreement, agreement_weights(agreement, tables, some.observed, settings.n_clusters)

@@ -27,6 +27,10 @@ FIRST = ("X", "data")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
+HAVE_RECIPES = ("ACOVA", "MoE", "WeightedFusion", "CoDE", "DVIMC")
+"""Methods whose recipe says what None stands for."""
+
+
 def make(name, **more):
     known = METHODS[name]().get_params()
     return make_method(name, n_clusters=3, **{k: v for k, v in TINY.items() if k in known}, **more)

@@ -213,9 +213,10 @@ def test_streamed_steps_are_captured_too(tmp_path, monkeypatch):
     for number, view in enumerate(views):
         paths.append(tmp_path / f"{number}.npy")
         np.save(paths[-1], view.astype(np.float32))
-    whole = ACOVA(3, **SHORT, random_state=0).fit(views)
+    alike = {"neighbor_weight": 0.0, "view_weights": "equal", "n_init": 1}  # neighbours are searched in memory alone
+    whole = ACOVA(3, **SHORT, **alike, random_state=0).fit(views)
     monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
-    model = ACOVA(3, **SHORT, random_state=0).fit(paths)
+    model = ACOVA(3, **SHORT, **alike, random_state=0).fit(paths)
     assert isinstance(model.labels_, np.memmap)
     assert model.objective_ == pytest.approx(whole.objective_, rel=1e-2)
 

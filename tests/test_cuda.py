@@ -213,7 +213,7 @@ def test_streamed_steps_are_captured_too(tmp_path, monkeypatch):
     for number, view in enumerate(views):
         paths.append(tmp_path / f"{number}.npy")
         np.save(paths[-1], view.astype(np.float32))
-    alike = {"neighbor_weight": 0.0, "view_weights": "equal", "n_init": 1}  # neighbours are searched in memory alone
+    alike = {"neighbor_weight": 0.0, "view_weights": "equal"}  # neighbours are searched in memory alone
     whole = ACOVA(3, **SHORT, **alike, random_state=0).fit(views)
     monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
     model = ACOVA(3, **SHORT, **alike, random_state=0).fit(paths)

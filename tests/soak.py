@@ -107,18 +107,20 @@ def run(jobs: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     found = {line.pop("section"): line for line in lines}
     for name in jobs:
         text = f"the section ended with {done.returncode}: {done.stderr[-1500:]}"
-        found.setdefault(name, {"right": 0, "refused": 0, "wrong": [text], "remark": "", "seconds": 0})
+        found.setdefault(
+            name, {"right": 0, "refused": 0, "undetectable": 0, "wrong": [text], "remark": "", "seconds": 0}
+        )
     return found
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """Return the counts as a table in Markdown, with what was done where."""
-    rows = ["| one case is | cases | right | refused | wrong | |", "|---|---:|---:|---:|---:|---|"]
-    total = [0, 0, 0, 0]
+    """Return the counts as a table in Markdown."""
+    rows = ["| one case is | cases | right | refused | undetectable | wrong | |", "|---|---:|---:|---:|---:|---:|---|"]
+    total = [0] * 5
     for name, section in SECTIONS.items():
         if name in found:
             one = found[name]
-            numbers = [one["right"], one["refused"], len(one["wrong"])]
+            numbers = [one["right"], one["refused"], one["undetectable"], len(one["wrong"])]
             numbers = [sum(numbers), *numbers]
             total = [a + b for a, b in zip(total, numbers, strict=True)]
             cells = [f"{section.case} (`{name}`)", *(f"{number:,}" for number in numbers), one["remark"]]
@@ -158,8 +160,8 @@ def main(words: Iterable[str] | None = None) -> int:
             RESULTS.write_text(json.dumps({key: kept[key] for key in SECTIONS if key in kept}, indent=1) + "\n")
             Path(given.page).write_text(put(kept, Path(given.page).read_text()))
         wrong += len(found["wrong"])
-        good = found["right"] + found["refused"]
-        sys.stdout.write(f"{name}: {good} right or refused, {len(found['wrong'])} wrong, {found['seconds']} s\n")
+        counts = f"{found['right']} right, {found['refused']} refused, {len(found['wrong'])} wrong"
+        sys.stdout.write(f"{name}: {counts}, {found['seconds']} s\n")
         sys.stdout.writelines(f"    {text[:1500]}\n" for text in found["wrong"][:20])
         sys.stdout.flush()
     return int(wrong > 0)

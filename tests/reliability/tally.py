@@ -21,6 +21,8 @@ class Tally:
 
     right: int = 0
     refused: int = 0
+    undetectable: int = 0
+    """Damaged files that are valid files with other values, in formats without a checksum."""
     wrong: list[str] = field(default_factory=list)
     remark: str = ""
 
@@ -35,7 +37,7 @@ class Tally:
 
     @property
     def cases(self) -> int:
-        return self.right + self.refused + len(self.wrong)
+        return self.right + self.refused + self.undetectable + len(self.wrong)
 
 
 def rounds(seconds: float, most: int, least: int = 1) -> Iterator[int]:

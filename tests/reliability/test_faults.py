@@ -98,8 +98,9 @@ def test_the_page_shows_the_figures_that_were_kept(tmp_path):
     assert not any(one["wrong"] for one in kept.values())
     page = tmp_path / "page.md"
     page.write_text(f"above\n{soak.START}\nold\n{soak.END}\nbelow\n")
-    text = soak.put({"kills": {"right": 1200, "refused": 0, "wrong": ["x"], "remark": "slow"}}, page.read_text())
+    counts = {"right": 1200, "refused": 0, "undetectable": 3, "wrong": ["x"], "remark": "slow"}
+    text = soak.put({"kills": counts}, page.read_text())
     assert text.startswith("above\n")
     assert text.endswith("below\n")
     assert "old" not in text
-    assert "| 1,201 | 1,200 | 0 | 1 | slow |" in text
+    assert "| 1,204 | 1,200 | 0 | 3 | 1 | slow |" in text

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_blobs
 
 from acova import ACOVA, Views
-from acova.base import OptionError
+from acova.base import OptionError, TrainingError
 from acova.data import Scaling
 from acova.estimators.graphs import agreement_weights, graph_clusters, view_agreement
 from acova.estimators.presets import auto_runs
@@ -156,3 +157,24 @@ def test_trust_is_saved_with_the_model(tmp_path):
     loaded = ACOVA.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.view_trust_, model.view_trust_)
     np.testing.assert_array_equal(loaded.view_agreement_, model.view_agreement_)
+
+
+def test_eigenvectors_that_are_not_found_by_iteration_are_computed_whole(monkeypatch):
+    from scipy.sparse.linalg import ArpackNoConvergence
+
+    from acova.estimators import graphs
+
+    points, _ = make_blobs(500, centers=4, random_state=0)
+    links = graphs.ViewGraph.of(points, 20).links()
+    graph = (links + links.T) / 2
+    found = graphs.spectral_embedding(graph, 4)
+
+    def fails(*arguments, **keywords):
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((500, 0)))
+
+    monkeypatch.setattr(graphs, "eigsh", fails)
+    whole = graphs.spectral_embedding(graph, 4)
+    np.testing.assert_allclose(whole @ whole.T, found @ found.T, atol=1e-6)  # the same up to a rotation
+    monkeypatch.setattr(graphs, "_LINKED", 400)
+    with pytest.raises(TrainingError, match="500 samples is nearly cut into more parts than 4"):
+        graphs.spectral_embedding(graph, 4)

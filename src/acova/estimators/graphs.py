@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.neighbors import KNeighborsClassifier
 
+from acova.base import TrainingError
 from acova.engine.parallel import single_threaded
 from acova.estimators.nearest import DistinctRows, Floats, links_of
 from acova.estimators.numbering import cluster_order, renumbered
@@ -301,12 +302,25 @@ def spectral_embedding(graph: sp.csr_matrix, n_components: int) -> Floats:
     matrix = sp.csr_matrix(sp.diags(root) @ graph @ sp.diags(root))
     common = np.sqrt(everywhere / n_samples) * root
     if n_samples <= _DENSE_UP_TO or 4 * n_components >= n_samples:
-        vectors = np.linalg.eigh(matrix.toarray() + np.outer(common, common))[1][:, -n_components:]
+        vectors = _dense_vectors(matrix, common, n_components)
     else:
         operator = LinearOperator(matrix.shape, lambda x: matrix @ x + common * (common @ x.ravel()), dtype=np.float64)
         start = np.random.default_rng(0).normal(size=n_samples)
-        vectors = eigsh(operator, n_components, v0=start, which="LA", tol=_TOLERANCE)[1]
+        try:
+            vectors = eigsh(operator, n_components, v0=start, which="LA", tol=_TOLERANCE)[1]
+        except ArpackNoConvergence as error:  # eigenvalues that are hardly apart
+            if n_samples > _LINKED:
+                msg = (
+                    f"the neighbour graph of {n_samples} samples is nearly cut into more parts than {n_components}, so "
+                    f"its eigenvectors were not found ({error}); use more neighbours, or cluster_start='fused'."
+                )
+                raise TrainingError(msg) from error
+            vectors = _dense_vectors(matrix, common, n_components)
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY))
+
+
+def _dense_vectors(matrix: sp.csr_matrix, common: Floats, n_components: int) -> Floats:
+    return np.asarray(np.linalg.eigh(matrix.toarray() + np.outer(common, common))[1][:, -n_components:])
 
 
 def smoothed_rows(graph: sp.csr_matrix, table: NDArray[Any], seen: NDArray[np.bool_]) -> Floats:

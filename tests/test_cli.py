@@ -22,6 +22,9 @@ SMALL = [
 ]
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*blanks are part of a name:acova.base.errors.DataWarning")
+
+
 @pytest.fixture
 def acova(monkeypatch, capsys):
     """Run the command in this process; return exit code, standard output and standard error."""

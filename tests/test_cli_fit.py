@@ -1,7 +1,5 @@
 """What ``acova fit`` does to folders: it never loses a finished run."""
 
-import json
-import os
 import re
 import signal
 import subprocess
@@ -270,22 +268,6 @@ def test_a_damaged_command_says_so(acova, tmp_path, content):
     assert str(tmp_path / "command.json") in err
     assert "--force" in err
     assert re.search(text, err), err
-
-
-def test_file_names_that_are_no_text_train_and_save(acova, tmp_path):
-    folder = tmp_path / os.fsdecode(b"data \xff")
-    folder.mkdir()
-    for name, array in zip((os.fsdecode(b"im\xff"), "text"), make_toy(missing=0.0)[0].arrays, strict=False):
-        pd.DataFrame(array, index=[f"s{i}" for i in range(len(array))]).add_prefix("f").to_csv(
-            folder / f"{name}.csv", index_label="id"
-        )
-    out = tmp_path / os.fsdecode(b"run \xff")
-    code, _, err = acova("fit", folder, "--out", out, *OPTIONS)
-    assert (code, err) == (0, "")
-    model = ACOVA.load(out)
-    assert os.fsdecode(b"im\xff") in model.view_names_
-    assert b"weight_im\xff" in (out / "labels.csv").read_bytes()
-    assert json.loads((out / "config.json").read_text())["fitted"]["provenance_"]["data"] == str(folder)
 
 
 def test_samples_without_a_class_are_fitted_and_not_scored(acova, tmp_path):

@@ -75,7 +75,7 @@ main()
 
 
 def python(code, *arguments, cwd, **environment):
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+    command = [sys.executable, "-W", "error", "-W", "ignore:ACOVA", "-c", code, *map(str, arguments)]
     return subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

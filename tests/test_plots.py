@@ -321,13 +321,6 @@ def test_all_figures_are_written(toy, fitted, tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
 
-def test_a_fit_without_epochs_says_so_in_the_place_of_lines(toy, tmp_path):
-    model = ACOVA(3, **SMALL | {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 0}).fit(toy[0])
-    display = ConvergenceDisplay.from_estimator(model)
-    assert [text.get_text() for text in display.ax_.texts] == ["No epoch was trained."]
-    assert len(save_figures(model, None, tmp_path)) == 6
-
-
 @pytest.mark.parametrize(
     "display",
     [

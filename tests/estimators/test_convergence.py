@@ -1,6 +1,5 @@
 """What makes a result doubtful, on results made for it; whole fits are in test_adversarial.py."""
 
-import json
 import warnings
 
 import numpy as np
@@ -91,16 +90,6 @@ def test_doubts_are_warned_of_and_saved(tmp_path):
     assert caught[0].filename == __file__
     model.save(tmp_path / "run")
     assert Concat.load(tmp_path / "run").warnings_ == model.warnings_
-
-
-def test_a_run_saved_before_there_were_warnings_loads(tmp_path):
-    views, _ = make_toy(n_samples=60, missing=0.0)
-    Concat(3, random_state=0).fit(views).save(tmp_path / "run")
-    path = tmp_path / "run" / "config.json"
-    config = json.loads(path.read_text())
-    del config["fitted"]["warnings_"]
-    path.write_text(json.dumps(config))
-    assert Concat.load(tmp_path / "run").warnings_ == []
 
 
 def test_the_warning_of_a_network_points_at_the_call_of_fit():

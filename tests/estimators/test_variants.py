@@ -221,7 +221,11 @@ def test_keywords_are_acovas_but_for_what_is_fixed():
     gone = {"correlation", "n_correlations", "missing", "correlation_start", "correlation_learning_rate"}
     assert set(inspect.signature(MoE).parameters) == offered - gone
     assert set(inspect.signature(CoDE).parameters) == offered - gone | {"rho"}
-    recipe = {*RECIPES["paper"], "recipe", "warmup_kl", "n_neighbors"} - {"hidden", "pretrain_epochs", "epochs"}
+    recipe = {*RECIPES["paper"], "recipe", "warmup_kl", "n_neighbors", "view_weights"} - {
+        "hidden",
+        "pretrain_epochs",
+        "epochs",
+    }
     recipe -= {"standardize", "likelihood", "learning_rate", "prior_learning_rate", "learning_rate_decay"}
     assert set(DVIMC().get_params()) == offered - gone - recipe | {"decay_every", "density_floor"}
     with pytest.raises(TypeError, match=r"MoE\(\) got an unexpected keyword argument 'correlation'"):

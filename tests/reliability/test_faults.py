@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pr
 
 GROUPS = {
     "processes": {"saves": 12, "terminations": 1, "benchmarks": 1},
-    "disks": {"limits": 6, "disks": 5, "folders": 6, "devices": 100},
+    "disks": {"limits": 6, "folders": 6, "devices": 100},
     "bits and threads": {"stores": 100, "flips": 40, "predictions": 2},
 }
 """Sections that no other test tries, and how many rounds take a few seconds."""

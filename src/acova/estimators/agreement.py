@@ -193,7 +193,7 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
         ]
-        warn_of(type(self).__name__, self.warnings_, stacklevel=2)
+        warn_of(type(self).__name__, self.warnings_, stacklevel=3)
         return self
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:

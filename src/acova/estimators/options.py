@@ -32,11 +32,11 @@ def method_options(method: str, arguments: Sequence[str], others: Sequence[str] 
             msg = f"fit: unknown option {flag!r}.{meant} '{listed}' lists those of the method."
             raise OptionError(msg)
         if not given and (not left or left[0].startswith("--")):
-            example = " true" if known[name] is bool else ""
+            example = " true" if known[name] in (bool, bool | None) else ""
             msg = f"fit: option {flag!r} needs a value{example and f', such as {flag}{example}'}."
             raise OptionError(msg)
         value = read_value(text if given else left.pop(0))
-        if known[name] is bool and not isinstance(value, bool):
+        if known[name] in (bool, bool | None) and not isinstance(value, bool):
             msg = f"fit: option {flag!r} must be true or false; got {value!r}."
             raise OptionError(msg)
         settings[name] = (value,) if name == "hidden" and isinstance(value, int) else value

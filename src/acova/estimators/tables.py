@@ -84,7 +84,7 @@ class TableClusterer(MultiViewClusterer):
             *doubts_about_k_means(fits.items(), self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_),
         ]
-        warn_of(type(self).__name__, self.warnings_, stacklevel=2)
+        warn_of(type(self).__name__, self.warnings_, stacklevel=3)
         return self
 
     @computation()

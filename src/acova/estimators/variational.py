@@ -240,7 +240,7 @@ class VariationalClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mu
         agreement = self.agreement_ if len(ensemble.networks) > 1 else None
         self.warnings_ = doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_, agreement)
         if processes.is_first:
-            warn_of(type(self).__name__, self.warnings_, stacklevel=4)
+            warn_of(type(self).__name__, self.warnings_, stacklevel=5)
         return self
 
     @property

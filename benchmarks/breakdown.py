@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from acova.data import load_dataset
 from acova.engine import resolve_device
 from acova.estimators import PRESETS
-from acova.estimators.schedule import train_runs
+from acova.training.schedule import train_runs
 from speed import jobs_of, published_seconds, seconds_of
 
 GPU_KINDS = {

@@ -24,8 +24,8 @@ from sklearn.metrics import adjusted_rand_score
 from acova import ACOVA, Views
 from acova.base import Streams
 from acova.data import load_dataset, make_observed
-from acova.estimators.inference import mean_objective
 from acova.metrics import clustering_accuracy
+from acova.training.inference import mean_objective
 
 CHOICE, REPORT = ("iris", "wine", "webkb", "digits"), ("cancer", "nci60", "basicmotions", "tcga_brca_mixomics")
 RUNS, MASKS = 10, (0, 1, 2)

@@ -17,7 +17,7 @@ from joblib import parallel_config
 
 from acova import ACOVA
 from acova.data import load_dataset, make_observed
-from acova.estimators import schedule
+from acova.training import schedule
 
 
 def fit(jobs: int, runs: int, epochs: int) -> tuple[ACOVA, float]:

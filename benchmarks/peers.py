@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans, SpectralClustering
 
-from acova.estimators.neighbours import fill_by_nearest
+from acova.training.neighbours import fill_by_nearest
 
 
 def imputed_table(views: Sequence[NDArray[np.float64]], n_neighbors: int = 5) -> NDArray[np.float64]:

@@ -32,12 +32,12 @@ from rich.table import Table
 
 from acova import ACOVA, Views
 from acova.data import load_dataset, make_observed
-from acova.data.catalogue import CATALOGUE, find_file
+from acova.data.datasets.catalogue import CATALOGUE, find_file
 from acova.engine import network_dtype, resolve_device
 from acova.estimators import PRESETS, fit_many
-from acova.estimators.recipe import Job
-from acova.estimators.schedule import train_runs
 from acova.functional import constant_correlation, fuse
+from acova.training.phases import Job
+from acova.training.schedule import train_runs
 
 RESULTS = Path(__file__).parent / "results"
 ON_CPU, ON_GPU = ("digits", "handwritten", "scene15"), ("scene15", "fashion", "noisymnist")

@@ -195,7 +195,7 @@ def test_a_full_disk_while_saving_loses_no_training(acova, run, toy_file, fitted
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("acova.estimators.storage._to_disk", full)
+        patch.setattr("acova.training.run_folder._to_disk", full)
         code, _, err = acova("fit", toy_file, "--out", run, "--force", *OPTIONS, "--seed", 7)
     assert code == 2
     assert "No space left on device" in err
@@ -211,7 +211,7 @@ def test_a_full_disk_at_the_start_leaves_a_fit_that_can_go_on(acova, toy_file, t
         raise FileError(f"writing {path} failed: No space left on device.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("acova.estimators.checkpoint.write_whole", full)
+        patch.setattr("acova.training.checkpoint.write_whole", full)
         code, _, err = acova("fit", toy_file, "--out", tmp_path / "run", *OPTIONS)
     assert (code, "No space left" in err) == (2, True)
     assert (tmp_path / "run" / "command.json").exists()

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from acova.console import plain_table, printable, say
-from acova.estimators.progress import progress_bar
+from acova.training.progress import progress_bar
 
 HARMFUL = (
     "[/red]",

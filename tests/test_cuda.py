@@ -7,12 +7,13 @@ import torch
 from acova import ACOVA
 from acova.data import make_observed
 from acova.engine import Keeper, Runs, gpu_for_training, network_dtype
-from acova.engine.loop import _Draws
 from acova.engine.step import Step
-from acova.estimators import fit_many, schedule
+from acova.engine.trainer import _Draws
+from acova.estimators import fit_many
 from acova.estimators.registry import METHODS
 from acova.functional import fuse
 from acova.metrics import clustering_accuracy
+from acova.training import schedule
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -215,7 +216,7 @@ def test_streamed_steps_are_captured_too(tmp_path, monkeypatch):
         np.save(paths[-1], view.astype(np.float32))
     alike = {"neighbor_weight": 0.0, "view_weights": "equal"}  # neighbours are searched in memory alone
     whole = ACOVA(3, **SHORT, **alike, random_state=0).fit(views)
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     model = ACOVA(3, **SHORT, **alike, random_state=0).fit(paths)
     assert isinstance(model.labels_, np.memmap)
     assert model.objective_ == pytest.approx(whole.objective_, rel=1e-2)

@@ -13,7 +13,7 @@ import torch
 from safetensors.numpy import load_file
 
 from acova.engine import ALONE, Processes
-from acova.engine.processes import clear_loss_of_contact
+from acova.engine.distributed import clear_loss_of_contact
 from acova.networks import MultiViewVAE
 from conftest import SMALL, make_toy
 
@@ -187,7 +187,7 @@ def test_alone_there_is_nothing_to_exchange():
 EMPTY = """
 import os, sys
 import numpy as np
-from acova.estimators import inference
+from acova.training import inference
 from acova.estimators.registry import METHODS
 inference.CHUNK = 32  # the last chunk of 65 samples has one, for two processes
 held = np.load(sys.argv[1])

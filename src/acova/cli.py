@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from acova.engine import Processes
-    from acova.estimators.base import MultiViewClusterer
-    from acova.estimators.storage import Command
+    from acova.estimators._base import MultiViewClusterer
+    from acova.training.run_folder import Command
 
 app = typer.Typer(
     name="acova",
@@ -118,7 +118,7 @@ def demo(
 ) -> None:
     """Cluster the embedded digits with views hidden, next to mean-filled k-means."""
     from acova.demo import run_demo
-    from acova.estimators.storage import check_free
+    from acova.training.run_folder import check_free
 
     check_number("demo", "--seed", seed, minimum=0, integer=True)
     check_number("demo", "--missing", missing, minimum=0, maximum=1)
@@ -166,8 +166,8 @@ def fit(
     """Cluster data and write a run folder; an interrupted fit goes on with --resume RUN."""
     from acova.engine import job_processes
     from acova.estimators.options import method_options
-    from acova.estimators.reading import begun_run
-    from acova.estimators.storage import Command, check_free, writing
+    from acova.training.reading import begun_run
+    from acova.training.run_folder import Command, check_free, writing
 
     command = None
     if resume is not None:
@@ -212,7 +212,7 @@ def fit(
 
 
 def _begin(out: Path, command: "Command") -> None:
-    from acova.estimators.storage import begin_run
+    from acova.training.run_folder import begin_run
 
     begin_run(out, command)
 
@@ -250,7 +250,7 @@ def _fit_and_save(
     `begin` writes the command when settings and data are found good; None goes on with an interrupted fit.
     """
     from acova.engine import Terminated
-    from acova.estimators.storage import COMMAND, abandon_run
+    from acova.training.run_folder import COMMAND, abandon_run
 
     try:
         with _terminable(processes):
@@ -277,9 +277,9 @@ def _fit_and_save(
 def _train(
     model: "MultiViewClusterer", views: Any, out: Path, processes: "Processes", begin: "Callable[[], None] | None"
 ) -> None:
-    from acova.estimators.checkpoint import Checkpoint
-    from acova.estimators.storage import CHECKPOINT
     from acova.estimators.variational import VariationalClusterer
+    from acova.training.checkpoint import Checkpoint
+    from acova.training.run_folder import CHECKPOINT
 
     if isinstance(model, VariationalClusterer):
         checkpoint = Checkpoint(out / CHECKPOINT, model.checkpoint_every, processes)
@@ -440,7 +440,7 @@ def options(
 @app.command()
 def datasets() -> None:
     """List the data sets: size, licence, and whether they are on this machine."""
-    from acova.data.catalogue import CATALOGUE, find_file
+    from acova.data.datasets.catalogue import CATALOGUE, find_file
 
     rows = []
     for name, entry in CATALOGUE.items():

@@ -8,9 +8,9 @@ import numpy as np
 
 from acova.data import Dataset, Views, load_dataset, make_observed
 from acova.estimators import ACOVA, Concat
-from acova.estimators.storage import check_free, writing
 from acova.metrics import clustering_scores
 from acova.plots import save_figures
+from acova.training.run_folder import check_free, writing
 
 SETTINGS = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 80, "epochs": 80}
 """Small enough for a laptop; everything else is ACOVA's default."""

@@ -14,9 +14,10 @@ import sklearn.datasets
 from scipy.stats import kstest
 
 from acova.base import DataError, OptionError, Streams
-from acova.data import builders, catalogue, dataset_names, load_dataset
-from acova.data.builders import digits_views, fashion_views, noisymnist_views
-from acova.data.catalogue import CATALOGUE, find_file
+from acova.data import dataset_names, load_dataset
+from acova.data.datasets import builders, catalogue
+from acova.data.datasets.builders import digits_views, fashion_views, noisymnist_views
+from acova.data.datasets.catalogue import CATALOGUE, find_file
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "datasets"
 STORED = ["handwritten", "scene15", "cub", "fashion", "caltech5v"]

@@ -204,7 +204,7 @@ def say(*words):
 
 
 def reads_gzip():
-    from acova.data import tables
+    from acova.data.files import tables
 
     return hasattr(tables, "table_ending")
 

@@ -18,9 +18,10 @@ import scipy.sparse
 from numpy.lib import format as npy_format
 
 from acova.base import AcovaError, DataError, DataWarning, FileError
-from acova.data import StoredViews, limits, packed, read_views, write_omics
-from acova.data.limits import FLOOR, check_expansion, memory
-from acova.data.packed import check_gzip
+from acova.data import StoredViews, read_views, write_omics
+from acova.data.files import limits, packed
+from acova.data.files.limits import FLOOR, check_expansion, memory
+from acova.data.files.packed import check_gzip
 
 h5py = pytest.importorskip("h5py")
 pq = pytest.importorskip("pyarrow.parquet")

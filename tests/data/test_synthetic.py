@@ -3,7 +3,8 @@ import pytest
 from scipy import stats
 
 from acova.base import AcovaError, OptionError
-from acova.data import Views, make_views, synthetic
+from acova.data import Views, make_views
+from acova.data.datasets import synthetic
 
 NOISE = {"n_features": 6, "n_informative": 0}
 CATEGORY = {"kind": "category", "n_features": 2, "n_informative": 0, "n_levels": 3}

@@ -14,9 +14,9 @@ from acova.base import DataError, OptionError, Streams, TrainingError
 from acova.data import make_observed, stack_views
 from acova.engine import fill_noise
 from acova.estimators import PRESETS
-from acova.estimators.inference import tensors
 from acova.functional import correlation_matrix, distance_to_identity
 from acova.metrics import clustering_accuracy
+from acova.training.inference import tensors
 from conftest import SMALL, make_toy
 
 
@@ -212,7 +212,7 @@ def test_new_samples_may_have_any_subset_of_views(fitted, names):
 def test_prediction_in_chunks_is_the_same(toy, fitted, monkeypatch):
     views, _ = toy
     whole = fitted.transform(views)
-    monkeypatch.setattr("acova.estimators.inference.CHUNK", 37)
+    monkeypatch.setattr("acova.training.inference.CHUNK", 37)
     np.testing.assert_allclose(fitted.transform(views), whole, rtol=1e-4, atol=1e-5)
 
 

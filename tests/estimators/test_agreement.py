@@ -10,9 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from acova import AgreementGraph, Views
 from acova.base import OptionError, RunFolderError
+from acova.clustering.graphs import links_to
 from acova.data import make_observed
-from acova.estimators.graphs import links_to
-from acova.estimators.saving import save_model
+from acova.estimators.persistence import save_model
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
 
@@ -87,7 +87,7 @@ def test_every_sample_is_placed_by_itself(model, views):
 
 
 def test_samples_are_placed_in_blocks(model, views, monkeypatch):
-    monkeypatch.setattr("acova.estimators.agreement._BLOCK", 50)
+    monkeypatch.setattr("acova.estimators.agreement_graph._BLOCK", 50)
     np.testing.assert_array_equal(model.predict_proba(views), model.probabilities_)
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from acova import ACOVA
 from acova.base import FileError, RunFolderError, folder_lock, sealed_json
 from acova.engine import read_state
-from acova.engine.keeper import write_state
+from acova.engine.state import write_state
 from acova.estimators import fit_many
 from conftest import SMALL
 

@@ -12,12 +12,13 @@ from acova import CPSPAN, DCP, DSIMVC, PMIMC
 from acova.base import DataError, OptionError
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, Processes, Runs, Trainer
-from acova.estimators import fit_many, schedule
+from acova.estimators import fit_many
 from acova.estimators.dsimvc import _Filled
-from acova.estimators.recipe import _run_data, train_together
-from acova.estimators.schedule import train_runs
 from acova.metrics import clustering_accuracy
 from acova.networks import DualPrediction, PrototypeAlignment, PrototypeMatching, SafeContrast
+from acova.training import schedule
+from acova.training.phases import _run_data, train_together
+from acova.training.schedule import train_runs
 from conftest import make_toy
 
 _TINY = {"hidden": (16,), "latent_dim": 4, "batch_size": 32, "learning_rate": 3e-3, "device": "cpu"}

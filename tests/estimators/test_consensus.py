@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from acova import ACOVA
-from acova.estimators.consensus import match_runs, overlaps
+from acova.training.consensus import match_runs, overlaps
 from conftest import SMALL
 
 

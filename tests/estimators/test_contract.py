@@ -13,9 +13,9 @@ from acova import Views
 from acova.base import DataError, OptionError, RunFolderError
 from acova.data import StoredViews, make_observed, stack_views
 from acova.estimators import AgreementGraph, list_methods, load_method, make_method
+from acova.estimators._tables import TableClusterer
 from acova.estimators.coded import CodeClusterer
 from acova.estimators.registry import METHODS
-from acova.estimators.tables import TableClusterer
 from acova.metrics import clustering_accuracy
 from conftest import SMALL, AnotherKMeans, make_toy
 
@@ -133,7 +133,7 @@ def test_the_largest_cluster_is_number_0(model, toy):
 def test_clusters_that_other_restarts_find_under_other_numbers_change_nothing(name, monkeypatch):
     views, _ = toy_of_methods(missing=0.2)
     plain = make(name).fit(views)
-    monkeypatch.setattr("acova.estimators.start.KMeans", AnotherKMeans)
+    monkeypatch.setattr("acova.clustering.kmeans.KMeans", AnotherKMeans)
     if name == "CPSPAN":  # the codes of a view alone are no clear clusters: other restarts find others there
         monkeypatch.setattr(AnotherKMeans, "restarts_later", 0)
     other = make(name).fit(views)
@@ -247,7 +247,7 @@ def test_views_on_disk_are_streamed_or_refused_with_a_reason(name, tmp_path, mon
     for view, array in as_dict(views).items():
         np.save(tmp_path / f"{view}.npy", array.astype(np.float32))
     np.save(tmp_path / "observed.npy", make_toy()[0].observed)
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     stored = StoredViews.of(tmp_path)
     if issubclass(METHODS[name], TableClusterer | CodeClusterer | AgreementGraph):
         with pytest.raises(DataError, match=f"{name}: .* in memory, but these views stay on disk"):

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from acova import ACOVA, Concat
-from acova.estimators.convergence import doubts_about
+from acova.training.convergence import doubts_about
 from conftest import SMALL, make_toy
 
 EVEN = np.arange(100) % 4

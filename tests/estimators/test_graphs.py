@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
-from acova.estimators import graphs
-from acova.estimators.graphs import (
+from acova.clustering import graphs
+from acova.clustering.graphs import (
     ViewGraph,
     agreement_weights,
     combined_graph,
@@ -18,7 +18,7 @@ from acova.estimators.graphs import (
     view_graphs,
     walk,
 )
-from acova.estimators.nearest import DistinctRows
+from acova.clustering.nearest import DistinctRows
 from acova.metrics import clustering_accuracy
 
 

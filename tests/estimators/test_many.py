@@ -7,7 +7,7 @@ from acova.base import OptionError, Streams
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, RunData, Runs
 from acova.estimators import fit_many
-from acova.estimators.recipe import Job, train_together
+from acova.training.phases import Job, train_together
 from conftest import SMALL, make_toy
 
 

@@ -8,9 +8,9 @@ from acova.base import OptionError
 from acova.data import make_observed
 from acova.engine import ALONE, Keeper, Trainer
 from acova.estimators import fit_many
-from acova.estimators.recipe import train_together
-from acova.estimators.schedule import train_runs
 from acova.metrics import clustering_accuracy
+from acova.training.phases import train_together
+from acova.training.schedule import train_runs
 from conftest import SMALL, make_toy
 
 TINY = {option: value for option, value in SMALL.items() if option in MVP().get_params()}

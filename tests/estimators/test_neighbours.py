@@ -7,8 +7,8 @@ from sklearn.impute import KNNImputer
 from sklearn.neighbors import NearestNeighbors
 
 from acova.data import Scaling, Views, make_observed, scaled_moments
-from acova.estimators import neighbours
-from acova.estimators.neighbours import fill_by_nearest, neighbour_means
+from acova.training import neighbours
+from acova.training.neighbours import fill_by_nearest, neighbour_means
 
 
 def draw(widths, n=60, missing=0.6, seed=0):

@@ -6,12 +6,12 @@ import torch
 
 from acova import ACOVA, BSV
 from acova.base import Streams
+from acova.clustering.kmeans import k_means, likely_clusters
+from acova.clustering.numbering import cluster_order, is_in_order, renumbered
 from acova.estimators import list_methods
-from acova.estimators.consensus import Ensemble
-from acova.estimators.numbering import cluster_order, is_in_order, renumbered
 from acova.estimators.registry import METHODS
-from acova.estimators.start import k_means, likely_clusters
 from acova.metrics import clustering_scores
+from acova.training.consensus import Ensemble
 from conftest import SMALL, AnotherKMeans, make_toy
 
 
@@ -50,7 +50,7 @@ def points(n=200, n_clusters=4, size=3):
 
 def test_k_means_gives_the_same_bits_from_restarts_with_other_numbers(monkeypatch):
     plain, likely = k_means(points(), 4, 0), likely_clusters(points(), 4, 0)
-    monkeypatch.setattr("acova.estimators.start.KMeans", AnotherKMeans)
+    monkeypatch.setattr("acova.clustering.kmeans.KMeans", AnotherKMeans)
     other = k_means(points(), 4, 0)
     np.testing.assert_array_equal(other.labels, plain.labels)
     np.testing.assert_array_equal(other.centers, plain.centers)
@@ -64,7 +64,7 @@ def test_k_means_keeps_its_centres_where_it_stops_before_it_has_converged(monkey
     from sklearn.cluster import KMeans
 
     rows = np.random.default_rng(0).normal(size=(2000, 2))
-    monkeypatch.setattr("acova.estimators.start.KMeans", lambda *a, **k: KMeans(*a, **k, tol=0.5))
+    monkeypatch.setattr("acova.clustering.kmeans.KMeans", lambda *a, **k: KMeans(*a, **k, tol=0.5))
     theirs = KMeans(5, n_init=10, random_state=0, tol=0.5).fit(rows)
     ours = k_means(rows, 5, 0)
     order = cluster_order(theirs.labels_, 5)

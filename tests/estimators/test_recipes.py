@@ -11,9 +11,9 @@ from acova import ACOVA
 from acova.base import OptionError
 from acova.data import StoredViews, Views, make_observed
 from acova.estimators import RECIPES
-from acova.estimators.neighbours import neighbour_means
 from acova.functional import reconstruction
 from acova.metrics import clustering_accuracy
+from acova.training.neighbours import neighbour_means
 from conftest import SMALL, make_toy
 
 QUICK = {**SMALL, "pretrain_epochs": 2, "epochs": 2}
@@ -275,7 +275,7 @@ def test_bad_settings_are_refused(toy, tmp_path):
 
 
 def test_neighbours_need_views_in_memory(tmp_path, monkeypatch):
-    from acova.estimators import base
+    from acova.estimators import _base as base
 
     monkeypatch.setattr(base, "_IN_MEMORY", 0)
     rng = np.random.default_rng(0)

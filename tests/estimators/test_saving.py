@@ -13,8 +13,8 @@ from acova import ACOVA
 from acova.base import DataWarning, FileError, RunFolderError, file_digest, sealed_json
 from acova.data import stack_views
 from acova.estimators import BSV, Concat, KNNImpute, load_method
-from acova.estimators.saving import from_json, to_json
-from acova.estimators.storage import new_folder
+from acova.estimators.persistence import from_json, to_json
+from acova.training.run_folder import new_folder
 from conftest import SMALL
 
 
@@ -420,7 +420,7 @@ def test_a_failed_save_leaves_the_old_run_and_no_litter(fitted, run, monkeypatch
 
 def test_a_run_that_is_replaced_while_it_is_read_is_read_again(fitted, run, monkeypatch):
     """The config is read of one run, the tensors of the next."""
-    from acova.estimators import reading
+    from acova.training import reading
 
     original, times = reading._contents, []
 

@@ -23,8 +23,9 @@ from acova.base import OptionError, ProcessError, TrainingError
 from acova.data import make_observed
 from acova.engine import multiplications, workers
 from acova.engine.workers import Exchange, worker_count
-from acova.estimators import CPSPAN, DCP, DSIMVC, MVP, PMIMC, fit_many, schedule
-from acova.estimators.checkpoint import Checkpoint
+from acova.estimators import CPSPAN, DCP, DSIMVC, MVP, PMIMC, fit_many
+from acova.training import schedule
+from acova.training.checkpoint import Checkpoint
 from conftest import SMALL, make_toy
 
 TINY = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 3}
@@ -297,7 +298,7 @@ import sys
 import numpy as np
 from acova import ACOVA
 from acova.data import Views
-from acova.estimators import schedule
+from acova.training import schedule
 
 schedule._WORTH_PROCESSES = 0.0
 data, state = sys.argv[1:]

@@ -145,7 +145,7 @@ def test_what_a_table_cannot_hold_is_said(toy, tmp_path, monkeypatch):
         BSV(3, view="img").fit(views)
     with pytest.raises(OptionError, match="KNNImpute: n_neighbors must be an integer at least 1; got 0"):
         KNNImpute(3, n_neighbors=0).fit(views)
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     np.save(tmp_path / "image.npy", make_toy(missing=0.0)[0].arrays[0])
     stored = StoredViews.of(tmp_path)
     with pytest.raises(

@@ -3,14 +3,10 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from acova.estimators.start import (
-    averaged_codes,
-    code_similarity,
-    components_around,
-    likely_clusters,
-    mixture_likelihood,
-)
+from acova.clustering.kmeans import components_around, likely_clusters, mixture_likelihood
 from acova.metrics import clustering_accuracy
+from acova.training.correlations import code_similarity
+from acova.training.starts import averaged_codes
 
 
 def test_codes_of_complete_samples_are_averaged_over_the_views():

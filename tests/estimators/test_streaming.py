@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def streamed(folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acova.estimators.base._IN_MEMORY", 0)
+        patch.setattr("acova.estimators._base._IN_MEMORY", 0)
         return ACOVA(3, **SETTINGS).fit(StoredViews.of(folder[0]))
 
 
@@ -62,7 +62,7 @@ def test_one_window_trains_as_in_memory(folder, monkeypatch):
     """Where the data fit into one window only the places of the samples differ: same blocks, same noise, same model."""
     arrays = {f"v{v}": np.load(folder[0] / f"v{v}.npy")[:900] for v in (0, 1)}
     expected = ACOVA(3, **SETTINGS).fit(arrays)
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     np.savez(folder[0].parent / "x.npz", **arrays)
     paths = {}
     for name, array in arrays.items():
@@ -82,7 +82,7 @@ def test_small_stored_views_are_read_as_a_whole(folder):
 
 
 def test_prediction_from_disk_is_prediction_from_memory(folder, streamed, monkeypatch):
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     arrays = {f"v{v}": np.load(folder[0] / f"v{v}.npy") for v in (0, 1)}
     stored, held = StoredViews.of(folder[0]), Views.of(arrays)
     for method in ("predict", "predict_proba", "transform", "fusion_weights"):
@@ -107,7 +107,7 @@ def test_a_streamed_model_is_saved_and_loaded(streamed, tmp_path):
 
 
 def test_results_on_disk_go_with_the_model(folder, monkeypatch, tmp_path):
-    monkeypatch.setattr("acova.estimators.base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     model = ACOVA(3, **{**SETTINGS, "epochs": 0}).fit(StoredViews.of(folder[0]))
     assert list(tmp_path.iterdir())
@@ -136,7 +136,7 @@ MEMORY = """
 import sys
 from acova import ACOVA
 from acova.data import StoredViews
-import acova.estimators.base as base
+import acova.estimators._base as base
 import acova.engine.data as data
 base._IN_MEMORY, data.WINDOW_BYTES = 0, 2**23
 def peak():

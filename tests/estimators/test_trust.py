@@ -6,12 +6,12 @@ from sklearn.datasets import make_blobs
 
 from acova import ACOVA, Views
 from acova.base import OptionError, TrainingError
+from acova.clustering.graphs import agreement_weights, graph_clusters, view_agreement
 from acova.data import Scaling
-from acova.estimators.graphs import agreement_weights, graph_clusters, view_agreement
 from acova.estimators.presets import auto_runs
-from acova.estimators.recipe import reconstruction_weights
-from acova.estimators.trust import smoothed_views, trusted_views
 from acova.metrics import clustering_accuracy
+from acova.training.phases import reconstruction_weights
+from acova.training.view_weights import smoothed_views, trusted_views
 from conftest import SMALL, make_toy
 
 FEW = SMALL | {"hidden": (64, 64), "pretrain_epochs": 30, "warmup_epochs": 30, "epochs": 30, "learning_rate": 1e-3}
@@ -133,7 +133,7 @@ def test_the_graph_follows_clusters_that_are_not_round():
 def test_with_many_samples_some_are_linked_and_the_others_follow(monkeypatch):
     from sklearn.datasets import make_circles
 
-    monkeypatch.setattr("acova.estimators.graphs._LINKED", 400)
+    monkeypatch.setattr("acova.clustering.graphs._LINKED", 400)
     points, rings = make_circles(1200, factor=0.4, noise=0.04, random_state=0)
     labels = graph_clusters(points, 2, 0)
     assert clustering_accuracy(rings, labels) > 0.99
@@ -162,7 +162,7 @@ def test_trust_is_saved_with_the_model(tmp_path):
 def test_eigenvectors_that_are_not_found_by_iteration_are_computed_whole(monkeypatch):
     from scipy.sparse.linalg import ArpackNoConvergence
 
-    from acova.estimators import graphs
+    from acova.clustering import graphs
 
     points, _ = make_blobs(500, centers=4, random_state=0)
     links = graphs.ViewGraph.of(points, 20).links()

@@ -9,10 +9,10 @@ from acova.base import OptionError, Streams
 from acova.data import make_observed
 from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer
 from acova.estimators import fit_many
-from acova.estimators.inference import tensors
 from acova.estimators.presets import RECIPES
 from acova.functional import kl_diagonal, log_joint
 from acova.networks import MixturePrior, MultiViewVAE
+from acova.training.inference import tensors
 from conftest import SMALL, make_toy
 
 DVIMC_SMALL = {name: value for name, value in SMALL.items() if name != "warmup_epochs"}

@@ -16,7 +16,7 @@ from acova import ACOVA, Concat
 from acova.base import AcovaError, OptionError
 from acova.bench import BenchSpec, Store
 from acova.data import StoredViews, make_observed, read_views
-from acova.data.exports import write_table
+from acova.data.files.exports import write_table
 from acova.estimators import load_method
 from conftest import SMALL, make_toy
 from reliability.cases import command

@@ -25,7 +25,7 @@ from acova.bench.checks import one_line
 from acova.bench.records import classes_of, guards_of, n_classes_of, record_of
 from acova.bench.spec import DataSpec, Job, MethodSpec
 from acova.data import Dataset, Scaling, Views, dataset_names, has_class, load_dataset, make_observed, read_views
-from acova.data.catalogue import CATALOGUE, find_file
+from acova.data.datasets.catalogue import CATALOGUE, find_file
 from acova.metrics import clustering_scores
 
 ENTRY_POINTS = "acova.methods"

@@ -1,17 +1,17 @@
 """Views with holes: the container, masks, scaling, file formats, storage on disk and data sets."""
 
-from acova.data.catalogue import dataset_names, load_dataset
 from acova.data.categories import given_sizes
-from acova.data.exports import check_table_path, write_table
-from acova.data.formats import Dataset, has_class, read_views
+from acova.data.datasets.catalogue import dataset_names, load_dataset
+from acova.data.datasets.synthetic import MadeDataset, make_views
+from acova.data.files.exports import check_table_path, write_table
+from acova.data.files.formats import Dataset, has_class, read_views
+from acova.data.files.omics import add_results, is_omics, read_omics, write_omics
 from acova.data.inputs import from_tensor
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
-from acova.data.omics import add_results, is_omics, read_omics, write_omics
-from acova.data.preprocessing import SCALINGS, TO_UNIT, Features, Scaling, features_of, observed_counts, scaled_moments
+from acova.data.scaling import SCALINGS, TO_UNIT, Features, Scaling, features_of, observed_counts, scaled_moments
 from acova.data.stored import BLOCK, StoredViews, is_stored
 from acova.data.summary import Summary, count_patterns
-from acova.data.synthetic import MadeDataset, make_views
 from acova.data.views import Views, stack_views
 
 __all__ = [

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from acova.base import DataError
+from acova.data.files.omics import is_omics, omics_frames
 from acova.data.names import check_columns, kind_of
-from acova.data.omics import is_omics, omics_frames
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from acova.base import DataError
 from acova.console import plain, plain_table
+from acova.data.files.formats import Contents, read_contents
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
-from acova.data.formats import Contents, read_contents
 from acova.data.inputs import as_float_array, split_views
 from acova.data.names import union
 from acova.data.views import Views, joined_views

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError, check_number, file_errors
+from acova.data.files.parts import ENDINGS, Part, is_stored_part, open_part
 from acova.data.inputs import as_float_array, as_mask, split_views
-from acova.data.parts import ENDINGS, Part, is_stored_part, open_part
 from acova.data.views import Views
 
 BLOCK = 4096

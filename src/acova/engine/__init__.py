@@ -1,10 +1,8 @@
 """Trains any network, many runs at once: phases, mini-batches, optimiser steps. It knows no model."""
 
 from acova.engine.data import Reader, RunData, StreamedData, batch_sizes, fill_noise
-from acova.engine.keeper import Keeper, Terminated, read_state
-from acova.engine.loop import EpochReport, ParameterGroup, Phase, Trainer
+from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.parallel import multiplications, single_threaded, threads, threads_for
-from acova.engine.processes import ALONE, Processes, job_processes
 from acova.engine.runs import Runs
 from acova.engine.runtime import (
     computation,
@@ -15,7 +13,9 @@ from acova.engine.runtime import (
     resolve_device,
     runs_that_fit,
 )
+from acova.engine.state import Keeper, Terminated, read_state
 from acova.engine.strata import StratifiedData
+from acova.engine.trainer import EpochReport, ParameterGroup, Phase, Trainer
 
 __all__ = [
     "ALONE",

@@ -12,7 +12,7 @@ from acova import kernels
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:
-    from acova.engine.loop import Phase
+    from acova.engine.trainer import Phase
 
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
 _LARGE = 2**20

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from acova.base import Streams
-from acova.engine.processes import ALONE, Processes
+from acova.engine.distributed import ALONE, Processes
 from acova.engine.runtime import generator
 
 BLOCK = 1024

@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 from torch import nn
 
 from acova.base import OptionError, check_number
-from acova.engine.shared import SharedSwitch
+from acova.engine.switches import SharedSwitch
 
 VARIABLE = "ACOVA_THREADS"
 """Environment variable with the number of threads of all fits."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.parallel import DistributedDataParallel
 
-from acova.engine.processes import ALONE, Processes
+from acova.engine.distributed import ALONE, Processes
 
 Loss = Callable[[Any, Sequence[Tensor], Tensor, Tensor], Mapping[str, Tensor]]
 """``loss(network, views, observed, noise)`` of one run gives named values, each of shape (N,)."""

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from acova.base import OptionError
+from acova.engine.distributed import local_device
 from acova.engine.parallel import threads_for
-from acova.engine.processes import local_device
-from acova.engine.shared import SharedSwitch
+from acova.engine.switches import SharedSwitch
 
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3

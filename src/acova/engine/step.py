@@ -13,7 +13,7 @@ from acova.engine.data import RunData
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:
-    from acova.engine.loop import Phase
+    from acova.engine.trainer import Phase
 
 CLIPPED = "clipped"
 _EAGER_CALLS = 3

@@ -12,16 +12,16 @@ from torch import Tensor
 from acova.base import DataError, Streams
 from acova.data import Views
 from acova.engine import ALONE, ParameterGroup, Phase, Processes, Trainer, generator
-from acova.estimators.checks import NOT_NEGATIVE
+from acova.estimators._validation import NOT_NEGATIVE
 from acova.estimators.coded import DEFAULTS, CodeClusterer
-from acova.estimators.consensus import Ensemble
-from acova.estimators.inference import Inferred
-from acova.estimators.placing import in_chunks, place_by_k_means
-from acova.estimators.recipe import Job, rates
 from acova.estimators.variational import Prepared
 from acova.networks import AlignedAutoencoders
 from acova.networks.aligned import IMPUTATIONS
 from acova.networks.donors import side_by_side
+from acova.training.consensus import Ensemble
+from acova.training.inference import Inferred
+from acova.training.phases import Job, rates
+from acova.training.starts import in_chunks, place_by_k_means
 
 
 class AlignedClusterer(CodeClusterer):

@@ -9,11 +9,11 @@ from torch import Tensor
 from acova.base import DataError, OptionError
 from acova.data import StoredViews, Views
 from acova.engine import ALONE, Processes, RunData, Trainer
-from acova.estimators.checks import plain_copy
-from acova.estimators.consensus import Ensemble
-from acova.estimators.placing import in_chunks
-from acova.estimators.recipe import Job
+from acova.estimators._validation import plain_copy
 from acova.estimators.variational import Prepared, VariationalClusterer
+from acova.training.consensus import Ensemble
+from acova.training.phases import Job
+from acova.training.starts import in_chunks
 
 NOT_THEIRS: dict[str, Any] = {
     "recipe": "paper",

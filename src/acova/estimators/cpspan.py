@@ -9,16 +9,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from acova.base import Streams
+from acova.clustering.kmeans import k_means_centers
 from acova.engine import Trainer
 from acova.estimators.aligned import OWN, AlignedClusterer, codes_of
 from acova.estimators.coded import NOT_THEIRS
 from acova.estimators.method_presets import CPSPAN_PRESETS
-from acova.estimators.placing import k_means_centers
-from acova.estimators.recipe import Job
 from acova.estimators.variants import variant
 from acova.functional import group_means, nearest_centers
 from acova.networks import PrototypeAlignment
 from acova.networks.aligned import ALIGNMENTS
+from acova.training.phases import Job
 
 _LLOYD_STEPS = 5
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Self, cast
 from acova.base import OptionError, Streams
 from acova.data import StoredViews, Views
 from acova.engine import ParameterGroup, Phase, RunData, Trainer, generator
-from acova.estimators.checks import NOT_NEGATIVE
+from acova.estimators._validation import NOT_NEGATIVE
 from acova.estimators.coded import DEFAULTS, NOT_THEIRS, CodeClusterer, complete_rows, posterior_points
 from acova.estimators.method_presets import DCP_PRESETS
-from acova.estimators.placing import place_by_k_means
-from acova.estimators.recipe import Job, rates
 from acova.estimators.variants import variant
 from acova.networks import DualPrediction
 from acova.networks.dual_prediction import GRAPHS, OUTPUT_ENDS
+from acova.training.phases import Job, rates
+from acova.training.starts import place_by_k_means
 
 _SETTLING_ROWS = 20_000
 """Complete samples, evenly spread where there are more, whose statistics normalise predictions."""

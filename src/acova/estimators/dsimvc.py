@@ -9,14 +9,14 @@ from torch import Tensor
 
 from acova.base import Streams
 from acova.engine import ParameterGroup, Phase, RunData, StratifiedData, Trainer, generator
-from acova.estimators.checks import COUNT, EPOCHS, POSITIVE
+from acova.estimators._validation import COUNT, EPOCHS, POSITIVE
 from acova.estimators.coded import DEFAULTS, NOT_THEIRS, CodeClusterer, complete_rows
 from acova.estimators.method_presets import DSIMVC_PRESETS
-from acova.estimators.placing import in_chunks
-from acova.estimators.recipe import Job, rates
 from acova.estimators.variants import variant
 from acova.functional import Lenders, cross_view_lenders
 from acova.networks import SafeContrast
+from acova.training.phases import Job, rates
+from acova.training.starts import in_chunks
 
 
 @variant(

@@ -10,11 +10,11 @@ import numpy as np
 
 from acova.base import OptionError
 from acova.engine import Processes, computation, job_processes
-from acova.estimators.checkpoint import Checkpoint, fingerprint
-from acova.estimators.progress import progress_bar
-from acova.estimators.recipe import Job
-from acova.estimators.schedule import train_runs
 from acova.estimators.variational import Prepared, VariationalClusterer
+from acova.training.checkpoint import Checkpoint, fingerprint
+from acova.training.phases import Job
+from acova.training.progress import progress_bar
+from acova.training.schedule import train_runs
 
 _FREE = (
     "alpha",

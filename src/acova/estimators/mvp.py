@@ -9,13 +9,13 @@ import torch
 
 from acova.base import Streams
 from acova.engine import ParameterGroup, Phase, Trainer, generator
-from acova.estimators.checks import plain_copy
+from acova.estimators._validation import plain_copy
 from acova.estimators.method_presets import MVP_PRESETS
-from acova.estimators.placing import in_chunks, place_by_k_means
-from acova.estimators.recipe import Job
 from acova.estimators.variational import VariationalClusterer
 from acova.networks import CyclicVAE
 from acova.networks.cyclic_vae import OUTPUTS
+from acova.training.phases import Job
+from acova.training.starts import in_chunks, place_by_k_means
 
 
 class MVP(VariationalClusterer):

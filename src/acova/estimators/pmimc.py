@@ -9,10 +9,10 @@ from torch import Tensor
 from acova.estimators.aligned import OWN, AlignedClusterer
 from acova.estimators.coded import NOT_THEIRS
 from acova.estimators.method_presets import PMIMC_PRESETS
-from acova.estimators.recipe import Job
 from acova.estimators.variants import variant
 from acova.networks import AlignedAutoencoders, PrototypeMatching
 from acova.networks.aligned import PROTOTYPES
+from acova.training.phases import Job
 
 
 @variant(

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from acova.base import OptionError, RunFolderError, near_miss
+from acova.estimators._base import MultiViewClusterer
 from acova.estimators.acova import ACOVA
-from acova.estimators.agreement import AgreementGraph
-from acova.estimators.base import MultiViewClusterer
+from acova.estimators.agreement_graph import AgreementGraph
 from acova.estimators.cpspan import CPSPAN
 from acova.estimators.dcp import DCP
 from acova.estimators.dsimvc import DSIMVC
+from acova.estimators.kmeans import BSV, Concat, KNNImpute
 from acova.estimators.mvp import MVP
 from acova.estimators.pmimc import PMIMC
-from acova.estimators.reading import read_config
-from acova.estimators.shallow import BSV, Concat, KNNImpute
 from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
+from acova.training.reading import read_config
 
 METHODS: dict[str, type[MultiViewClusterer]] = {
     method.__name__: method

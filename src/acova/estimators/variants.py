@@ -14,12 +14,12 @@ import torch
 
 from acova.base import Streams, near_miss
 from acova.estimators.acova import ACOVA
-from acova.estimators.consensus import Ensemble
 from acova.estimators.method_presets import DVIMC_PRESETS
 from acova.estimators.presets import OTHERWISE, PRESETS, RECIPES
-from acova.estimators.start import given_correlation
 from acova.estimators.variational import VariationalClusterer
 from acova.networks import MultiViewVAE
+from acova.training.consensus import Ensemble
+from acova.training.correlations import given_correlation
 
 _Class = TypeVar("_Class", bound=type)
 _NO_CORRELATION: dict[str, Any] = {

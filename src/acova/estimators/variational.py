@@ -16,25 +16,25 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import Streams, TrainingError, check_choice, draw_seed
+from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
 from acova.data import Scaling, StoredViews, Summary, Views, scaled_moments
 from acova.engine import ALONE, Processes, Trainer, computation, job_processes, resolve_device, threads_for
-from acova.estimators.base import MultiViewClusterer, canonical_order
-from acova.estimators.checkpoint import Checkpoint, fingerprint
-from acova.estimators.checks import check_in_memory, check_likelihoods, check_options, plain_copy, scaling_kinds
-from acova.estimators.consensus import Ensemble
-from acova.estimators.convergence import doubts_about, warn_of
-from acova.estimators.extremes import learn_scaling, overflow_allowed
-from acova.estimators.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
-from acova.estimators.neighbours import neighbour_means, neighbour_products
-from acova.estimators.numbering import ROUNDS, cluster_order, is_in_order
+from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._validation import check_in_memory, check_likelihoods, check_options, plain_copy, scaling_kinds
+from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.presets import BY_SIZE, OTHERWISE, RECIPES, auto_neighbor_weight, auto_runs, auto_widths
-from acova.estimators.progress import progress_bar
-from acova.estimators.provenance import provenance
-from acova.estimators.recipe import Job, TrainedRun, blind_costs, new_network, train_phases
-from acova.estimators.saving import pack_networks, unpack_networks
-from acova.estimators.schedule import train_runs
-from acova.estimators.trust import smoothed_views, trusted_views
 from acova.networks import MultiViewVAE
+from acova.training.checkpoint import Checkpoint, fingerprint
+from acova.training.consensus import Ensemble
+from acova.training.convergence import doubts_about, warn_of
+from acova.training.extremes import learn_scaling, overflow_allowed
+from acova.training.inference import Inferred, agreed, infer, infer_chunks, mean_objective, tensors
+from acova.training.neighbours import neighbour_means, neighbour_products
+from acova.training.phases import Job, TrainedRun, blind_costs, new_network, train_phases
+from acova.training.progress import progress_bar
+from acova.training.provenance import provenance
+from acova.training.schedule import train_runs
+from acova.training.view_weights import smoothed_views, trusted_views
 
 _TABLE_ROWS = 65536
 _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")

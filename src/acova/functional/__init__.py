@@ -4,16 +4,6 @@ No state, no random numbers, no files. Letters in the shapes: N samples, V views
 K clusters, P features of a view; ``...`` stands for any leading axes.
 """
 
-from acova.functional.aggregation import (
-    Fused,
-    fuse,
-    fuse_constant,
-    fuse_whitened,
-    mixture_of_experts,
-    product_of_experts,
-    weighted_average,
-    whitener_of,
-)
 from acova.functional.contrast import (
     column_misfit,
     group_means,
@@ -35,7 +25,16 @@ from acova.functional.correlation import (
     distance_to_identity,
 )
 from acova.functional.cycles import exchange, random_cycles
-from acova.functional.donors import Lenders, cross_view_lenders, same_view_lenders
+from acova.functional.fusion import (
+    Fused,
+    fuse,
+    fuse_constant,
+    fuse_whitened,
+    mixture_of_experts,
+    product_of_experts,
+    weighted_average,
+    whitener_of,
+)
 from acova.functional.gaussian import kl_diagonal, log_density, reparameterise
 from acova.functional.mixture import (
     distant_log_responsibilities,
@@ -47,6 +46,7 @@ from acova.functional.mixture import (
     mixture_scale_parameter,
     optimal_log_responsibilities,
 )
+from acova.functional.neighbours import Lenders, cross_view_lenders, same_view_lenders
 from acova.functional.objectives import (
     LIKELIHOODS,
     ObjectiveParts,

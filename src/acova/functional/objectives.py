@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 from acova import kernels
-from acova.functional.aggregation import Fused
+from acova.functional.fusion import Fused
 from acova.functional.gaussian import kl_diagonal
 from acova.functional.mixture import expected_kl_to_components, kl_assignment
 

@@ -28,7 +28,7 @@ from acova.functional import (
     weighted_average,
     whitener_of,
 )
-from acova.functional.aggregation import Missing
+from acova.functional.fusion import Missing
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 

@@ -1,0 +1,1 @@
+"""Data sets: the catalogue, how made ones are made, and data of known truth."""

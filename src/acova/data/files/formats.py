@@ -1,0 +1,282 @@
+"""Multi-view data in files: what is read, and what it becomes."""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_integer_dtype
+
+from acova.base import DataError, DataWarning, check_choice, file_errors, near_miss
+from acova.data.categories import Categories
+from acova.data.files.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
+from acova.data.files.limits import check_expansion, check_file, check_name, readable
+from acova.data.files.omics import ENDINGS as OMICS
+from acova.data.files.omics import read_omics
+from acova.data.files.parts import ENDINGS as ROWS
+from acova.data.files.tables import WORKBOOKS, read_table, read_workbook, table_ending, table_name
+from acova.data.findings import ignored_findings, warn_of
+from acova.data.inputs import split_views
+from acova.data.names import kind_of
+from acova.data.stored import StoredViews
+from acova.data.views import Views
+
+_ABOUT = ("", ".md", ".rst", ".json", ".toml", ".yaml", ".yml", ".html", ".pdf", ".png", ".log", ".py", ".r", ".ipynb")
+"""Endings of files that stand beside data and hold none."""
+_DOCUMENTS = ("readme", "license", "licence", "changes", "notes", "citation")
+_HDF5 = (".h5", ".hdf5")
+_NUMBERED = re.compile(r"view_[0-9]{1,9}")
+_KNOWN = "a .npz, .mat, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Views and, where they are known, the classes of the samples."""
+
+    name: str
+    views: Views
+    labels: NDArray[np.int64] | None = None
+    """(n_samples,) classes 0 … K-1, -1 where none is known; never used for training."""
+
+    @property
+    def n_classes(self) -> int | None:
+        """Number of known classes."""
+        return None if self.labels is None else int(self.labels.max()) + 1
+
+
+def has_class(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return, (n_samples,), where a class is known: -1 stands for none, unless it and one other value are all there is.
+
+    That is scikit-learn's word for samples without a label; of two classes, some call one -1 and the other 1.
+    """
+    missing = labels == -1 if labels.dtype.kind in "if" else np.zeros(labels.shape, dtype=bool)
+    if len(np.unique(labels[~missing])) < 2:
+        missing = np.zeros(labels.shape, dtype=bool)
+    return np.asarray(~missing)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file or folder holds, as found: nothing is checked or joined yet."""
+
+    parts: dict[str, Any]
+    """View → frame or array."""
+    labels: Any = None
+    """Known classes: an array, or a frame whose first column holds them under the samples' names."""
+    observed: Any = None
+    ignored: tuple[str, ...] = ()
+    """Files of a folder that were not read, though they may hold data."""
+
+    def cleaned(self, drop: Sequence[str], holes: str) -> "Contents":
+        """Return the same without some columns, and with the rows hidden that have single empty cells."""
+        check_choice("read_views", "holes", holes, ("refuse", "hide"))
+        parts = _without(self.parts, drop)
+        return replace(self, parts={name: _hidden(part) for name, part in parts.items()} if holes == "hide" else parts)
+
+
+def read_views(
+    path: str | Path,
+    *,
+    categories: Mapping[str, Categories] | None = None,
+    drop: Sequence[str] = (),
+    holes: str = "refuse",
+) -> Dataset:
+    """Read a multi-view data set from disk.
+
+    Parameters
+    ----------
+    path : str or Path
+        - a folder: each ``.csv``, ``.tsv`` (also with ``.gz``), ``.parquet``, ``.feather`` or ``.xlsx`` file is a view
+          named after the file, joined on its first column, which is read as text (parquet and feather: their index,
+          or else the first column). A file called ``labels`` holds the known classes instead, one called
+          ``observed`` the mask. A folder without tables may hold ``.npy`` or ``.zarr`` arrays, which match row by
+          row, and ``observed.npy``. Other files that may hold data are named in a `DataWarning`;
+        - one such table: a single view. An Excel workbook: each sheet is a view, ``labels`` the classes;
+        - ``.npz``, ``.h5``, ``.hdf5``: every 2-D array is a view, in the order ``view_0``, ``view_1``, … or of the
+          file; ``labels`` (n_samples,), ``observed`` (n_samples, V) and ``index`` (names of the samples) are
+          optional. Nothing is unpickled;
+        - ``.mat``, any version: a cell array ``X`` with one matrix per view, or ``X1``, ``X2``, …;
+          labels in ``Y``, ``gt``, ``labels`` or ``truth``. Matrices may hold samples in rows or columns;
+        - ``.h5mu``, ``.h5ad``: MuData and AnnData, see `Views.of`; a column of ``obs`` called ``labels`` (or one of
+          the names above) holds the known classes.
+
+        A class of -1 stands for a sample whose class is not known (unless -1 and one other number are all there is).
+    categories : dict of view → (dict of column → categories), optional
+        Encode categories as a fitted model does (``model.categories_``).
+    drop : sequence of str
+        Columns of tables to leave out: ``column`` in every view that has it, or ``view:column``.
+    holes : {"refuse", "hide"}
+        What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
+        missing for that sample.
+
+    Returns
+    -------
+    Dataset
+    """
+    path = Path(path)
+    held = read_contents(path).cleaned(drop, holes)
+    warn_of(ignored_findings(held.ignored))
+    views = Views.of(held.parts, held.observed, categories=categories)
+    name = path.name if path.is_dir() else table_name(path)
+    return Dataset(name, views, _classes(path, held.labels, views))
+
+
+def read_contents(path: str | Path) -> Contents:
+    """Read what a file or folder holds without checking whether it fits together."""
+    path = Path(path)
+    if not os.path.lexists(path):
+        check_name(str(path))
+        msg = f"{path}: no such file or folder; give {_KNOWN}."
+        raise DataError(msg)
+    check_file(path, folder=True)
+    if path.is_dir():
+        return _read_folder(path)
+    if table_ending(path) in WORKBOOKS:
+        return _sorted_tables(dict(read_workbook(path)))
+    if table_ending(path) is not None:
+        return Contents({table_name(path): read_table(path)})
+    if path.suffix in OMICS:
+        return _read_container(path)
+    if path.suffix == ".mat":
+        return Contents(*read_mat(path))
+    if path.suffix == ".npz" or path.suffix in _HDF5:
+        return _sorted_out(read_npz(path) if path.suffix == ".npz" else read_hdf5(path))
+    msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use {_KNOWN}."
+    raise DataError(msg)
+
+
+def _without(parts: Mapping[str, Any], drop: Sequence[str]) -> dict[str, Any]:
+    """Leave out columns, given as ``column`` or ``view:column``; one that nobody has is an error."""
+    kept, left = dict(parts), set(drop)
+    for name, part in parts.items():
+        if isinstance(part, pd.DataFrame):
+            gone = [c for c in part.columns if str(c) in drop or f"{name}:{c}" in drop]
+            left -= {str(c) for c in gone} | {f"{name}:{c}" for c in gone}
+            kept[name] = part.drop(columns=gone)
+    if left:
+        known = [str(c) for part in parts.values() if isinstance(part, pd.DataFrame) for c in part.columns]
+        column = min(left)
+        msg = f"read_views: no view has the column {column!r} to drop.{near_miss(column.split(':')[-1], known)}"
+        raise DataError(msg)
+    return kept
+
+
+def _hidden(part: Any) -> Any:
+    """Empty the rows that have an empty cell among their numbers."""
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
+    holes = frame.select_dtypes("number").isna().any(axis=1)
+    if not holes.any():
+        return part
+    emptied = frame.astype(object).where(~holes, None).infer_objects()
+    emptied = emptied.astype({c: t for c, t in frame.dtypes.items() if isinstance(t, pd.CategoricalDtype)})
+    return emptied if isinstance(part, pd.DataFrame) else emptied.to_numpy(dtype=np.float64)
+
+
+def _sorted_out(held: dict[str, NDArray[Any]]) -> Contents:
+    """Tell views from labels, mask and names of samples by their names and shapes."""
+    labels = next((held.pop(key) for key in LABEL_KEYS if key in held), None)
+    observed, index = held.pop("observed", None), held.pop("index", None)
+    arrays: dict[str, Any] = {key: array for key, array in held.items() if array.ndim == 2}
+    left = {key: array.shape for key, array in held.items() if array.ndim > 2}
+    if left:
+        msg = f"arrays that are no tables are left out: {left}; a view is 2-D, such as array.reshape(len(array), -1)."
+        warnings.warn(msg, DataWarning, stacklevel=2)
+    if all(_NUMBERED.fullmatch(key) for key in arrays):
+        arrays = {key: arrays[key] for key in sorted(arrays, key=lambda key: int(key[5:]))}
+    if index is not None and index.ndim == 1 and all(len(array) == len(index) for array in arrays.values()):
+        arrays = {key: pd.DataFrame(array, index=pd.Index(index)) for key, array in arrays.items()}
+    return Contents(arrays, labels, observed)
+
+
+def _read_container(path: Path) -> Contents:
+    data = read_omics(path)
+    known = next((key for key in LABEL_KEYS if key in data.obs and data.obs[key].notna().all()), None)
+    return Contents(split_views(data, None), None if known is None else data.obs[[known]])
+
+
+def _read_folder(path: Path) -> Contents:
+    with file_errors(f"reading {path}"):
+        files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    for file in files:
+        check_name(file.name)
+    tables: dict[str, Any] = {}
+    for file in files:
+        if table_ending(file) is None or file.is_dir():
+            continue
+        name = table_name(file)
+        if name in tables:
+            msg = f"{path}: two files give the view {name!r}; keep one of them."
+            raise DataError(msg)
+        tables[name] = read_table(file)
+    if tables.keys() - {"labels", "observed"}:
+        return replace(_sorted_tables(tables), ignored=_ignored(files))
+    if any(file.suffix in ROWS for file in files):
+        stored = StoredViews.of(path)
+        check_expansion(path, stored.nbytes)
+        views = stored.read(0, len(stored))
+        ignored = tuple(name for name in _ignored(files) if Path(name).suffix not in ROWS)
+        return Contents(dict(zip(views.names, views.arrays, strict=True)), ignored=ignored)
+    msg = (
+        f"{path}: no .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather or .xlsx file with a view in this folder; "
+        "put one file per view there."
+    )
+    raise DataError(msg)
+
+
+def _ignored(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files that may hold data and are no tables; texts about the data and programs are left out."""
+    return tuple(
+        file.name
+        for file in files
+        if table_ending(file) is None
+        and (file.suffix == ".zarr" or not file.is_dir())
+        and file.suffix.lower() not in _ABOUT
+        and not file.name.lower().startswith(_DOCUMENTS)
+        and file.stem != "labels"
+    )
+
+
+def _sorted_tables(tables: dict[str, Any]) -> Contents:
+    """Tell views from classes and mask; where some tables name samples by text, whole numbers in others become text."""
+    if any(kind_of(table.index) == "text" for table in tables.values()):
+        for name, table in tables.items():
+            if is_integer_dtype(table.index.dtype):
+                tables[name] = table.set_axis(table.index.astype(str), axis=0)
+    labels, observed = tables.pop("labels", None), tables.pop("observed", None)
+    return Contents(tables, labels, observed)
+
+
+def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
+    """Return the known classes in the order of the samples, as 0 … K-1, and -1 where none is known."""
+    if labels is None:
+        return None
+    if isinstance(labels, pd.DataFrame):
+        labels = _by_sample(path, labels, views.index)
+    if labels.shape != (views.n_samples,):
+        msg = f"{path}: labels have shape {labels.shape} but there are {views.n_samples} samples."
+        raise DataError(msg)
+    with readable(path, "list of classes", "give one number or one text per sample"):
+        classes = np.full(labels.shape, -1, dtype=np.int64)
+        known = has_class(np.asarray(labels))
+        classes[known] = np.unique(labels[known], return_inverse=True)[1]
+        return classes
+
+
+def _by_sample(path: Path, known: pd.DataFrame, index: pd.Index) -> NDArray[Any]:
+    if not known.shape[1] or not known.index.is_unique:
+        msg = f"{path / 'labels'}: needs each sample once in its first column and the class in the second."
+        raise DataError(msg)
+    places = known.index.get_indexer(index)
+    column = known.iloc[:, 0].take(places)
+    lacking = (places < 0) | column.isna().to_numpy()
+    if lacking.any():
+        first = index[lacking][0]
+        msg = f"{path / 'labels'}: no class for {lacking.sum()} samples, first {first!r}; complete the file."
+        raise DataError(msg)
+    return np.asarray(column.to_numpy())

@@ -1,0 +1,170 @@
+"""MuData and AnnData: modalities as views, and results written back.
+
+The containers are recognised by what they offer, so nothing here is imported until a file is read or written.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+
+from acova.base import DataError, FileError, file_errors, require
+from acova.data.files.hdf5 import opened_hdf5
+from acova.data.files.limits import check_file, check_sparse, readable
+
+PREFIX = "acova"
+"""First part of the name of everything that is written back."""
+ENDINGS = (".h5mu", ".h5ad")
+_TYPES = "feature_types"
+
+
+def is_omics(X: Any) -> bool:
+    """Return whether X is a MuData or an AnnData."""
+    return hasattr(X, "obs_names") and hasattr(X, "obsm") and (hasattr(X, "mod") or hasattr(X, "var_names"))
+
+
+def omics_frames(X: Any) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield name → frame of each view: the modalities of a MuData, or the parts of an AnnData."""
+    if not hasattr(X, "mod"):
+        yield from _parts(X)
+        return
+    if getattr(X, "axis", 0) != 0:
+        msg = (
+            f"MuData: its modalities share features (axis={X.axis}), not samples; views need the same samples (axis=0)."
+        )
+        raise DataError(msg)
+    for name, modality in X.mod.items():
+        if hasattr(modality, "mod"):
+            msg = f"MuData: modality {name!r} is a MuData itself; pass its modalities as modalities of one object."
+            raise DataError(msg)
+        yield str(name), _frame(f"modality {name!r}", modality.X, modality.obs_names, modality.var_names)
+
+
+def _parts(data: Any) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield X, cut by the type of its features, and what `obsm` holds beside it."""
+    if data.X is not None:
+        table = _frame("X", data.X, data.obs_names, data.var_names)
+        types = data.var[_TYPES].astype(str) if _TYPES in data.var else pd.Series("X", index=data.var_names)
+        if types.nunique() < 2:
+            yield "X", table
+        else:
+            for kind in types.unique():
+                yield kind, table.loc[:, (types == kind).to_numpy()]
+    for name, held in data.obsm.items():
+        # By convention X_pca, X_umap and so on are computed from X: they are no further look at the samples.
+        if not name.startswith(("X_", PREFIX)):
+            yield name, _frame(f"obsm[{name!r}]", held, data.obs_names, None)
+
+
+def _frame(who: str, held: Any, samples: pd.Index, features: pd.Index | None) -> pd.DataFrame:
+    if held is None:
+        msg = f"{who} has no X; fill it, for example from a layer: data.X = data.layers['counts']."
+        raise DataError(msg)
+    if isinstance(held, pd.DataFrame):
+        return held.set_axis(pd.Index(samples), axis=0)
+    if issparse(held):
+        check_sparse(who, held)
+    dense = np.asarray(held.toarray() if issparse(held) else held)
+    return pd.DataFrame(dense, index=pd.Index(samples), columns=features)
+
+
+def read_omics(path: Path) -> Any:
+    """Read a ``.h5mu`` or ``.h5ad`` file."""
+    kind = "MuData" if path.suffix == ".h5mu" else "AnnData"
+    package = require(kind.lower(), f"{path}: reading {kind}", "omics")
+    check_file(path)
+    with readable(path, f"{kind} file"), _quiet():
+        with opened_hdf5(path, f"{path}: reading {kind}", tree=True):
+            pass
+        return package.read_h5mu(path) if kind == "MuData" else package.read_h5ad(path)
+
+
+def write_omics(data: Any, path: Path) -> None:
+    """Write a container, whole or not at all, in the format that its kind has.
+
+    A file that is there stays until the new one is whole. What is no regular file, such as a device, is never replaced.
+    """
+    ending = ".h5mu" if hasattr(data, "mod") else ".h5ad"
+    if path.suffix != ending:
+        msg = f"{path}: a {type(data).__name__} is written to a {ending} file; change the ending."
+        raise DataError(msg)
+    part = path.with_name(f".{path.stem}.{os.getpid()}.part{ending}")
+    with file_errors(f"writing {path}"):
+        if path.exists():
+            check_file(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write(data, part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _write(data: Any, part: Path) -> None:
+    try:
+        with _quiet():
+            data.write(part)
+    except OSError:
+        raise
+    except Exception as error:  # the packages refuse what HDF5 has no type for
+        msg = f"{type(data).__name__} cannot be written: {error}. Remove or convert what is named there."
+        raise FileError(msg) from error
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def add_results(
+    data: Any,
+    table: pd.DataFrame,
+    about: dict[str, Any],
+    latent: np.ndarray | None = None,
+    prefix: str = PREFIX,
+) -> None:
+    """Write what a model says of the samples into a container.
+
+    Parameters
+    ----------
+    data : MuData or AnnData
+        Changed in place.
+    table : DataFrame
+        ``assignments`` of a model: its ``label`` (as a categorical), ``confidence`` and ``agreement`` go to ``obs``,
+        its ``p_…`` and ``weight_…`` columns to ``obsm``.
+    about : dict
+        Goes to ``uns[prefix]``.
+    latent : array of shape (n_samples, latent_dim), optional
+        In the order of the table; goes to ``obsm``.
+    prefix : str
+        First part of every name.
+    """
+    samples = pd.Index(data.obs_names)
+    lost = ~samples.isin(table.index)
+    if lost.any():
+        msg = f"{int(lost.sum())} samples have no result, first {samples[lost][0]!r}; predict for all of them."
+        raise DataError(msg)
+    rows = table.index.get_indexer(samples)
+    data.obs[f"{prefix}_label"] = pd.Categorical(table["label"].to_numpy()[rows].astype(str))
+    for column in ("confidence", "agreement"):
+        if column in table:
+            data.obs[f"{prefix}_{column}"] = table[column].to_numpy()[rows]
+    for head, name in (("p_", "probabilities"), ("weight_", "view_weights")):
+        columns = [column for column in table.columns if str(column).startswith(head)]
+        if columns:
+            data.obsm[f"{prefix}_{name}"] = table[columns].to_numpy()[rows]
+    if latent is not None:
+        data.obsm[f"{prefix}_latent"] = latent[rows]
+    data.uns[prefix] = about
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to ourselves what the readers say about their own coming versions."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

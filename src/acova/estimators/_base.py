@@ -1,0 +1,277 @@
+"""What every multi-view clusterer shares: from user input to checked `Views`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from acova.base import DataError, check_choice
+from acova.base.version import __version__
+from acova.data import (
+    Scaling,
+    StoredViews,
+    Summary,
+    Views,
+    add_results,
+    from_tensor,
+    given_sizes,
+    is_omics,
+    is_stored,
+    observed_counts,
+)
+from acova.estimators.persistence import load_model, save_model
+
+_IN_MEMORY = 2**28
+"""Bytes of views on disk up to which they are read as a whole."""
+
+
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
+    """Base of estimators that take views in any form `Views.of` knows.
+
+    Attributes
+    ----------
+    view_names_ : list of str
+    view_sizes_ : tuple of int
+        Number of features of each view.
+    n_features_in_ : int
+        Number of columns of all views together, as given.
+    categories_ : dict of view → (dict of column → categories)
+        The categories that were encoded, for the views that have any; new data are encoded with the same.
+    index_ : pandas.Index
+        Names of the training samples, in the order of every per-sample attribute: the index of the
+        DataFrames (samples in order of first appearance), or 0 … n-1.
+    summary_ : acova.data.Summary
+        What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    provenance_ : dict
+        Versions, device and time of the fit.
+    warnings_ : list of str
+        Why the result should not be trusted, as the `ConvergenceWarning` of the fit said; empty when nothing speaks
+        against it.
+    """
+
+    n_clusters: int
+    view_sizes: Sequence[int] | None
+    random_state: Any
+    labels_: NDArray[np.int64]
+    history_: pd.DataFrame
+    summary_: Summary
+    provenance_: dict[str, Any]
+    warnings_: list[str]
+    _scaling: Scaling
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings per data set."""
+    _numbers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    _words: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """What a method's own settings may be."""
+    _per_sample: ClassVar[tuple[str, ...]] = ("labels_",)
+    _fitted: ClassVar[tuple[str, ...]] = ()
+    """Learned arrays with one row per sample, and other learned values, that a run folder keeps."""
+
+    @classmethod
+    def preset(cls, dataset: str, **settings: Any) -> Self:
+        """Return an estimator with its settings for one of the paper's data sets, some of them replaced."""
+        check_choice(f"{cls.__name__}.preset", "dataset", dataset, cls.presets)
+        return cls(**{**cls.presets[dataset], **settings})
+
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+        """Learn the clusters."""
+        raise NotImplementedError
+
+    def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
+        """Fit, and return the cluster of each sample."""
+        return self.fit(X, observed=observed).labels_
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments` piece by piece."""
+        raise NotImplementedError
+
+    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+        """Return a table of the result, one row per sample under its index label; see the class."""
+        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+
+    def annotate(self, data: Any, *, prefix: str = "acova", observed: Any = None) -> None:
+        """Write what the model says of the samples of a MuData or AnnData into it.
+
+        ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
+        ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
+        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+
+        Parameters
+        ----------
+        data : MuData or AnnData
+            Views as in `fit`; changed in place.
+        prefix : str
+            First part of every name.
+        observed : array of bool, shape (n_samples, V), optional
+            False hides a view of a sample, as in `fit`.
+        """
+        if not is_omics(data):
+            msg = f"{type(self).__name__}.annotate: data must be a MuData or an AnnData; got {type(data).__name__}."
+            raise DataError(msg)
+        table = self.assignments(data, observed=observed)
+        about: dict[str, Any] = {
+            "method": type(self).__name__,
+            "version": __version__,
+            "n_clusters": int(self.n_clusters),
+            "views": np.array(self.view_names_, dtype=object),
+            "settings": json.dumps(self.get_params(deep=False), default=str),
+        }
+        if hasattr(self, "correlation_"):
+            about["correlation"] = np.asarray(self.correlation_)
+        latent = np.asarray(self.transform(data, observed=observed)) if hasattr(self, "transform") else None
+        add_results(data, table, about, latent, prefix)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the fitted model to a run folder, from which ``load`` of the same class gives it back.
+
+        It holds ``model.safetensors``, ``config.json``, ``labels.csv`` (the `assignments`) and
+        ``history.csv``; it appears as a whole or not at all, and an existing run is replaced only with
+        ``overwrite=True``.
+        """
+        check_is_fitted(self, "labels_")
+        save_model(self, folder, overwrite=overwrite)
+
+    def report(self, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+        """Write one self-contained HTML file about this result; return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or a folder for ``report.html``. An earlier report is replaced, another file only with
+            ``overwrite=True``.
+        method : {"t-SNE", "PCA", "UMAP"}
+            How the map of the samples is made.
+        overwrite : bool
+        """
+        from acova.report import write_report  # above this layer: the one exception to the import contract
+
+        return write_report(self, path, method=method, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+        """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
+        return load_model(cls, folder, device)
+
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what else to save: tensors, and entries of ``config.json``."""
+        raise NotImplementedError
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        """Take back what `_packed` gave."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # In one table NaN can only mean a missing block, so there must be blocks.
+        tags.input_tags.allow_nan = self.view_sizes is not None
+        return tags
+
+    def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
+        """Check training data, and remember their views and columns."""
+        views = self._views_of(X, observed, reset=True)
+        who = type(self).__name__
+        if views.n_samples < self.n_clusters:
+            msg = (
+                f"{who}: n_samples={views.n_samples} is less than n_clusters={self.n_clusters}; "
+                "lower n_clusters or bring more samples."
+            )
+            raise DataError(msg)
+        unseen = [name for name, count in zip(views.names, observed_counts(views), strict=True) if not count]
+        if unseen:
+            msg = f"{who}: view {unseen[0]!r} is observed for no sample, so nothing can be learned of it; leave it out."
+            raise DataError(msg)
+        self.view_names_ = list(views.names)
+        self.view_sizes_ = views.sizes
+        known = getattr(views, "categories", ())  # views on disk hold numbers only
+        self.categories_ = {name: dict(found) for name, found in zip(views.names, known, strict=False) if found}
+        self.n_features_in_ = sum(self._given_sizes)
+        self.index_ = views.index
+        self._columns = views.columns
+        return views
+
+    def _held_in_memory(self, views: Views | StoredViews, why: str) -> Views:
+        """Return views that are in memory, or say why this method cannot read them from disk."""
+        if isinstance(views, StoredViews):
+            msg = (
+                f"{type(self).__name__}: {why} in memory, but these views stay on disk "
+                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
+                "that reads a window at a time, such as ACOVA."
+            )
+            raise DataError(msg)
+        return views
+
+    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
+        """Check new data against the training data; views may be left out of a dict."""
+        check_is_fitted(self, "labels_")
+        views = self._views_of(X, observed, reset=False)
+        return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
+
+    @property
+    def _given_sizes(self) -> tuple[int, ...]:
+        return given_sizes(self.view_sizes_, [self.categories_.get(name, {}) for name in self.view_names_])
+
+    def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views | StoredViews:
+        if is_stored(X):
+            stored = StoredViews.of(X, observed)
+            return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
+        known = None if reset else self.categories_
+        X = from_tensor(X)
+        if _is_table(X):
+            # A frame keeps its index and gets our messages; scikit-learn checks its column names.
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            else:
+                # Which cells must be finite depends on which views are observed: Views looks at that.
+                types = [np.float64, np.float32]
+                X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
+            sizes = self.view_sizes if reset else self._given_sizes
+            views = Views.of(X, observed, view_sizes=sizes, categories=known)
+        else:
+            if reset and hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+            views = Views.of(X, observed, categories=known)
+            if reset and self.view_sizes is not None and tuple(self.view_sizes) != views.sizes:
+                msg = (
+                    f"{type(self).__name__}: view_sizes={self.view_sizes!r} but the views have widths {views.sizes}; "
+                    "view_sizes cuts one array into views, so leave it out here."
+                )
+                raise DataError(msg)
+        if not views.n_samples:
+            msg = f"{type(self).__name__}: there are no samples; every view has 0 rows."
+            raise DataError(msg)
+        return views
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is one table (the form scikit-learn checks) and not several views."""
+    if isinstance(X, Views) or is_omics(X):
+        return False
+    if issparse(X):  # before dict: dok matrices are dicts
+        return True
+    if isinstance(X, dict):
+        return False
+    if isinstance(X, list | tuple):
+        return all(np.isscalar(part) or (isinstance(part, list | tuple) and _flat(part)) for part in X)
+    return True
+
+
+def _flat(row: Sequence[Any]) -> bool:
+    return all(np.isscalar(cell) or cell is None for cell in row)
+
+
+def canonical_order(index: pd.Index) -> NDArray[np.intp]:
+    """Return the positions of the samples in an order that depends on their names alone.
+
+    Training follows it, so frames with shuffled rows give each sample the same label.
+    """
+    names = index.map(repr) if index.dtype == object else index
+    return np.argsort(names.to_numpy(), kind="stable")

@@ -1,0 +1,377 @@
+"""Spectral clustering of one neighbour graph of all views, each as trusted as it agrees with another."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from acova.base import OptionError, RunFolderError, check_choice, check_number, check_seed, draw_seed
+from acova.clustering.graphs import (
+    ViewGraph,
+    agreement_weights,
+    combined_graph,
+    neighbour_count,
+    spectral_embedding,
+    view_agreement,
+    weighted_links,
+)
+from acova.clustering.kmeans import k_means
+from acova.clustering.nearest import Floats
+from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order, renumbered
+from acova.data import StoredViews, Summary, Views
+from acova.engine import computation, single_threaded
+from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._validation import check_flag, per_view, scaling_kinds
+from acova.estimators.method_presets import KNN
+from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
+from acova.training.extremes import learn_scaling, scaled
+from acova.training.progress import progress_bar
+from acova.training.provenance import provenance
+from acova.training.reading import array_of, checked_array
+
+_BLOCK = 16384
+"""Samples that are placed at once."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """What the graph says of samples.
+
+    Attributes
+    ----------
+    probabilities : array of shape (n, K)
+    weights : array of shape (n, V)
+    latent : array of shape (n, K)
+    """
+
+    probabilities: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    latent: NDArray[np.float32]
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The most probable clusters."""
+        labels: NDArray[np.int64] = self.probabilities.argmax(axis=1)
+        return labels
+
+
+class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
+    """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
+
+    Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
+    far as its graph agrees with that of another view on the samples that both have. The graph of all views is the
+    weighted mean over the views that two samples share. Clusters are those of k-means on its leading eigenvectors, and
+    a sample, new or not, belongs to the cluster that it has most links to. There is no network: a fit takes seconds,
+    and memory grows with the number of samples, not with its square.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of clusters.
+    n_neighbors : int or "auto"
+        To how many neighbours a view links a sample; "auto" takes about half a cluster, from 5 to 30.
+    view_weights : "equal", dict, sequence of numbers or None
+        How much each view is trusted, by name or in the order of the views; only ratios count. A view of weight 0
+        only places samples that have no other. None weighs views by agreement; where no two views agree beyond chance,
+        by how much of its features a partition of the view explains.
+    standardize : bool or {"auto", "zscore", "range", "cosine"}
+        Scale features by statistics of observed rows, as in `ACOVA`.
+    n_init : int
+        Restarts of k-means.
+    view_sizes : sequence of int or None
+        Widths of the views when the data come as one array; None means one view.
+    random_state : int, RandomState or None
+        The same integer gives the same result.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_samples,)
+        Clusters, the largest first.
+    probabilities_ : array of shape (n_samples, n_clusters)
+        Share of a sample's links, one to itself included, that leads into each cluster.
+    view_trust_ : array of shape (V,)
+        Weights of the views, the largest 1.
+    agreement_between_views_ : array of shape (V, V)
+        How far every two views agree on who is near whom: 0 for unrelated views, 1 for equal ones.
+    view_weights_ : array of shape (n_samples, V)
+        Share of a sample's links that comes from each view; 0 for a view it lacks.
+    latent_ : array of shape (n_samples, n_clusters)
+        Mean of the eigenvectors over a sample's links, as `transform` gives it.
+
+    See Also
+    --------
+    ACOVA : Learns networks; slower, and mostly better where there are more samples.
+    KNNImpute : k-means after filling missing views from neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from acova import AgreementGraph
+    >>> group = np.arange(60)[:, None] % 2
+    >>> rng = np.random.default_rng(0)
+    >>> views = {"image": 9 * group + rng.normal(size=(60, 4)), "text": 9 * group + rng.normal(size=(60, 3))}
+    >>> model = AgreementGraph(n_clusters=2, random_state=0).fit(views)
+    >>> model.predict({"text": np.array([[0.0, 0, 0], [9, 9, 9]])})
+    array([0, 1])
+    """
+
+    presets = KNN
+    _per_sample = ("labels_", "probabilities_", "view_weights_", "latent_")
+    _graphs: list[ViewGraph]
+    _fitted = ("seed_", "view_trust_", "agreement_between_views_", "warnings_")
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_neighbors: int | str = "auto",
+        view_weights: Any = None,
+        standardize: bool | str = "auto",
+        n_init: int = 10,
+        view_sizes: Sequence[int] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_neighbors = n_neighbors
+        self.view_weights = view_weights
+        self.standardize = standardize
+        self.n_init = n_init
+        self.view_sizes = view_sizes
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @computation()
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+        """Learn the graph and its clusters.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrames, array or Views
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+        y : ignored
+        observed : array of bool, shape (n_samples, V), optional
+            False hides a view of a sample, whatever its cells hold.
+        """
+        self._check()
+        given = self._in_memory(self._views_to_fit(X, observed))
+        order = canonical_order(given.index)
+        views = given.take(order)
+        weights = self._given_weights(views.names)
+        self._scaling = learn_scaling(views, scaling_kinds(self, ("gaussian",) * views.n_views))
+        self.seed_ = draw_seed(self.random_state, type(self).__name__)
+        self._n_features_out = self.n_clusters
+        tables = scaled(views, self._scaling)
+        with single_threaded(), progress_bar(type(self).__name__, 1, shown=self.verbose) as report:
+            self.agreement_between_views_ = view_agreement(tables, views.observed, self.n_clusters)
+            if weights is None:
+                weights = agreement_weights(self.agreement_between_views_, tables, views.observed, self.n_clusters)
+            self.view_trust_ = weights
+            self._learn_graph(tables, views.observed)
+            found = k_means(self._embedding, self.n_clusters, self.seed_, self.n_init)
+            self._clusters = found.labels.astype(np.int64)
+            self.history_ = pd.DataFrame([{"phase": "eigenvectors", "epoch": found.n_iter, "total": found.inertia}])
+            if report is not None:
+                report("k-means", 1, 1, [{"total": found.inertia}])
+        placed = self._numbered(views.observed)
+        self._graphs = [graph.without_links() for graph in self._graphs]
+        self._tell(placed, np.argsort(order))
+        self.summary_ = Summary.of(views, placed.labels, self.n_clusters)
+        self.provenance_ = provenance("cpu")
+        self.warnings_ = [
+            *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
+            *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
+        ]
+        warn_of(type(self).__name__, self.warnings_, stacklevel=3)
+        return self
+
+    def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
+        """Return the cluster that each sample has most links to; one of the views is enough."""
+        return self._placed(X, observed)[0].labels
+
+    def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+        """Return the share of each sample's links that leads into each cluster, (n_samples, n_clusters)."""
+        return self._placed(X, observed)[0].probabilities
+
+    def fit_transform(self, X: Any, y: Any = None, *, observed: Any = None) -> Any:
+        """Fit, and return the place of each sample among the eigenvectors; see `transform`."""
+        self.fit(X, observed=observed)
+        return self._in_container(self.latent_, self.index_)
+
+    def transform(self, X: Any, *, observed: Any = None) -> Any:
+        """Return the mean of the eigenvectors over each sample's links, array (n_samples, n_clusters).
+
+        After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
+        """
+        placed, index = self._placed(X, observed)
+        return self._in_container(placed.latent, index)
+
+    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+        """Return a table of the result, one row per sample under its index label.
+
+        Columns: ``label``, ``confidence`` (the share of the sample's links that leads into its cluster), ``p_0`` …
+        ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of the training samples.
+        """
+        return super().assignments(X, observed=observed)
+
+    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
+        """Yield the table of `assignments`, in one piece."""
+        check_is_fitted(self, "labels_")
+        if X is None:
+            placed, index = _Placed(self.probabilities_, self.view_weights_, self.latent_), self.index_
+        else:
+            placed, index = self._placed(X, observed)
+        table = {"label": placed.labels, "confidence": placed.probabilities.max(axis=1)}
+        table |= {f"p_{k}": placed.probabilities[:, k] for k in range(self.n_clusters)}
+        table |= {f"weight_{name}": placed.weights[:, v] for v, name in enumerate(self.view_names_)}
+        yield pd.DataFrame(table, index=index)
+
+    # --- fitting --------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        who = type(self).__name__
+        for option in ("n_clusters", "n_init"):
+            check_number(who, option, getattr(self, option), minimum=1, integer=True)
+        if isinstance(self.n_neighbors, str):
+            check_choice(who, "n_neighbors", self.n_neighbors, ("auto",), "an integer at least 1")
+        else:
+            check_number(who, "n_neighbors", self.n_neighbors, minimum=1, integer=True)
+        check_flag(who, "verbose", self.verbose)
+        check_seed(who, self.random_state)
+
+    def _given_weights(self, names: Sequence[str]) -> Floats | None:
+        """Return the weights that the user gave, the largest 1, or None for those by agreement."""
+        who, given = type(self).__name__, self.view_weights
+        if given is None:
+            return None
+        if isinstance(given, str):
+            check_choice(who, "view_weights", given, ("equal",), "None, or a number for each view")
+            return np.ones(len(names))
+        if isinstance(given, np.ndarray):
+            given = given.tolist()
+        if not isinstance(given, dict | list | tuple):
+            msg = f"{who}: view_weights must be None, 'equal' or a number for each view; got {given!r}."
+            raise OptionError(msg)
+        numbers = per_view(who, "view_weights", given, names)
+        for number in numbers:
+            check_number(who, "view_weights", number, minimum=0)
+        weights = np.array(numbers, dtype=np.float64)
+        if not weights.any():
+            msg = f"{who}: view_weights must hold a number above 0; got {given!r}."
+            raise OptionError(msg)
+        return np.asarray(weights / weights.max())
+
+    def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> None:
+        graphs = [
+            ViewGraph.of(table[seen], self._neighbours_of(int(seen.sum())))
+            for table, seen in zip(tables, observed.T, strict=True)
+        ]
+        self._embedding = spectral_embedding(combined_graph(graphs, observed, self.view_trust_), self.n_clusters)
+        self._graphs, self._observed = graphs, observed
+
+    def _neighbours_of(self, n_samples: int) -> int:
+        if isinstance(self.n_neighbors, str):
+            return neighbour_count(n_samples, self.n_clusters)
+        return int(self.n_neighbors)
+
+    def _numbered(self, observed: NDArray[np.bool_]) -> _Placed:
+        """Place the training samples, with the clusters in the order of `cluster_order`."""
+        placed = self._placed_by(weighted_links(self._graphs, self._observed, None, observed, self.view_trust_))
+        for _ in range(ROUNDS):
+            order = cluster_order(placed.labels, self.n_clusters)
+            if is_in_order(order):
+                break
+            self._clusters = renumbered(self._clusters, order).astype(np.int64)
+            placed = replace(placed, probabilities=placed.probabilities[:, order])
+        return placed
+
+    def _tell(self, placed: _Placed, back: NDArray[np.intp]) -> None:
+        """Keep the result, in the order of the input."""
+        self.labels_ = placed.labels[back]
+        self.probabilities_ = placed.probabilities[back]
+        self.view_weights_ = placed.weights[back]
+        self.latent_ = placed.latent[back]
+
+    # --- placing samples ------------------------------------------------------------------------
+
+    @computation()
+    def _placed(self, X: Any, observed: Any) -> tuple[_Placed, pd.Index]:
+        views = self._in_memory(self._views_to_predict(X, observed))
+        return self._place(scaled(views, self._scaling), views.observed), views.index
+
+    def _place(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> _Placed:
+        """Return where samples belong, by their links to the training samples."""
+        starts = range(0, len(observed), _BLOCK)
+        parts = [
+            self._place_some([table[i : i + _BLOCK] for table in tables], observed[i : i + _BLOCK]) for i in starts
+        ]
+        return _Placed(
+            np.concatenate([part.probabilities for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+            np.concatenate([part.latent for part in parts]),
+        )
+
+    def _place_some(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> _Placed:
+        return self._placed_by(weighted_links(self._graphs, self._observed, tables, observed, self.view_trust_))
+
+    def _placed_by(self, links_by_view: Iterable[sp.csr_matrix]) -> _Placed:
+        """Return the means over the links (n, training samples) of samples."""
+        values = np.hstack([np.eye(self.n_clusters)[self._clusters], self._embedding])
+        links = list(links_by_view)
+        weights = np.column_stack([np.asarray(one.sum(axis=1)).ravel() for one in links])
+        total = np.sum([one @ values for one in links], axis=0) / weights.sum(axis=1, keepdims=True)
+        shares, latent = np.split(total.astype(np.float32), [self.n_clusters], axis=1)
+        return _Placed(shares, (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32), latent)
+
+    def _in_memory(self, views: Views | StoredViews) -> Views:
+        return self._held_in_memory(views, "it compares samples with each other")
+
+    def _in_container(self, latent: NDArray[np.float32], index: pd.Index) -> Any:
+        """Name the rows for pandas: scikit-learn finds names only in a single DataFrame, not in views."""
+        if _get_output_config("transform", self)["dense"] != "pandas":
+            return latent
+        return pd.DataFrame(latent, index=index)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        arrays = {"clusters": self._clusters, "embedding": self._embedding, "observed": self._observed}
+        for v, graph in enumerate(self._graphs):
+            arrays |= {f"rows.{v}": graph.rows.astype(np.float32), f"spreads.{v}": graph.spreads}
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}, {}
+
+    def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+        self._check()
+        n_views = len(self.view_sizes_)
+        self._n_features_out = self.n_clusters
+        self._observed = array_of(tensors, "observed", (-1, n_views), "b")
+        self._clusters = array_of(tensors, "clusters", (len(self._observed),), "i")
+        if not ((self._clusters >= 0) & (self._clusters < self.n_clusters)).all():
+            msg = f"'clusters' names other clusters than 0 to {self.n_clusters - 1}"
+            raise RunFolderError(msg)
+        self._embedding = array_of(tensors, "embedding", (len(self._observed), self.n_clusters))
+        self._graphs = []
+        for v, (size, count) in enumerate(zip(self.view_sizes_, self._observed.sum(axis=0), strict=True)):
+            rows = array_of(tensors, f"rows.{v}", (int(count), size)).astype(np.float64)
+            spreads = array_of(tensors, f"spreads.{v}", (int(count),))
+            self._graphs.append(ViewGraph.known(rows, spreads, self._neighbours_of(int(count))))
+        self.view_trust_ = checked_array("view_trust_", np.array(self.view_trust_), (n_views,))
+        self.agreement_between_views_ = checked_array(
+            "agreement_between_views_", np.array(self.agreement_between_views_), (n_views, n_views)
+        )

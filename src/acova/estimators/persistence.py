@@ -1,0 +1,283 @@
+"""A fitted clusterer to and from a run folder."""
+
+from collections.abc import Mapping, Sequence, Sized
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from acova.base import AcovaError, RunFolderError, Streams
+from acova.data import Scaling, Summary
+from acova.engine import computation, resolve_device
+from acova.estimators._indices import index_from_json, index_to_json
+from acova.estimators._validation import check_options
+from acova.functional import LIKELIHOODS
+from acova.training.consensus import Ensemble
+from acova.training.reading import Config, array_of, checked_array, load_array, load_run, load_weights
+from acova.training.run_folder import save_run
+
+if TYPE_CHECKING:
+    from acova.estimators._base import MultiViewClusterer
+    from acova.estimators.variational import VariationalClusterer
+
+_Model = TypeVar("_Model", bound="MultiViewClusterer")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
+_LATER: dict[str, Any] = {"warnings_": [], "view_trust_": None, "view_agreement_": None}
+"""What folders of earlier versions do not hold."""
+_TYPES: dict[str, Any] = {
+    "view_names_": list[str],
+    "view_sizes_": tuple[int, ...],
+    "_columns": tuple[tuple[str, ...] | None, ...],
+    "provenance_": dict[str, Any],
+    "_likelihoods": tuple[str, ...],
+    "seed_": int,
+    "n_iter_": int,
+    "objective_": float,
+    "view_": str,
+    "warnings_": list[str],
+}
+"""What learned values must be; arrays and others are checked where they are used."""
+_PREFIX = "network."
+_OLD_FORMAT = 3
+"""The format in which lists stood for tuples and arrays, too."""
+_BROKEN = (AcovaError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, RuntimeError, TypeError)
+"""What values of the wrong kind lead to, besides `ValueError`."""
+
+
+def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bool) -> None:
+    """Write what `load_model` needs, and the tables people read."""
+    tensors, told = model._packed()
+    for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
+        tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
+    tensors |= _summary_tensors(model.summary_)
+    held = {name: getattr(model, name) for name in model._per_sample}
+    on_disk = {name: array for name, array in held.items() if isinstance(array, np.memmap)}
+    tensors |= {name: torch.from_numpy(array) for name, array in held.items() if name not in on_disk}
+    params = model.get_params(deep=False)
+    if not isinstance(model.random_state, int | np.integer):
+        params["random_state"] = None
+    config = {
+        "estimator": type(model).__name__,
+        "params": {name: to_json(value) for name, value in params.items()},
+        "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
+        **told,
+        "unit_rows": model._scaling.unit_rows,
+        "categories": model.categories_,
+        "feature_names": getattr(model, "feature_names_in_", None),
+        "index": index_to_json(model.index_),
+        "on_disk": list(on_disk),
+    }
+    save_run(folder, config, tensors, model.iter_assignments(), model.history_, on_disk, overwrite=overwrite)
+
+
+def load_model(cls: type[_Model], folder: str | Path, device: str) -> _Model:
+    """Read a model of the given class, or say what is wrong with the folder."""
+    config, tensors, history = load_run(folder)
+    if config.estimator != cls.__name__:
+        msg = f"{folder} holds a model of class {config.estimator!r}, not {cls.__name__!r}."
+        raise RunFolderError(msg)
+    try:
+        model = _unpacked(cls, config, tensors, device)
+        _take_samples(model, config, tensors, folder)
+    except (ValueError, *_BROKEN) as error:
+        msg = f"{folder} does not hold a whole model ({error}). Fit again, or restore its files."
+        raise RunFolderError(msg) from error
+    model.history_ = history
+    return model
+
+
+def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], device: str) -> _Model:
+    value_of = _old_value if config.format_version == _OLD_FORMAT else lambda _, value: from_json(value)
+    params = {name: value_of(name, value) for name, value in config.params.items()}
+    model = cls(**params)
+    if "device" in params:
+        model.set_params(device=device)
+    fitted = {**_LATER, **config.fitted}
+    for name in (*_FITTED, *cls._fitted):
+        setattr(model, name, msgspec.convert(value_of(name, fitted[name]), _TYPES.get(name, Any)))
+    model.categories_ = {view: {c: tuple(v) for c, v in found.items()} for view, found in config.categories.items()}
+    _check_views(model, config)
+    model.n_features_in_ = sum(model._given_sizes)
+    if config.feature_names is not None:
+        _check_length("feature_names", config.feature_names, model.n_features_in_)
+        model.feature_names_in_ = np.array(config.feature_names, dtype=object)
+    sizes = model.view_sizes_
+    centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
+    scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
+    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)))
+    model.summary_ = _summary(tensors, sizes, model.n_clusters)
+    model._unpack(tensors, config.rest)
+    return model
+
+
+def _check_views(model: "MultiViewClusterer", config: Config) -> None:
+    """Raise `ValueError` where what is said of the views does not agree."""
+    names, sizes = model.view_names_, model.view_sizes_
+    if (
+        not names
+        or len(set(names)) < len(names)
+        or min(sizes, default=0) < 1
+        or not set(model.categories_) <= set(names)
+    ):
+        msg = f"its views are called {names}, have the widths {sizes} and categories in {list(model.categories_)}"
+        raise ValueError(msg)
+    _check_length("view_sizes_", sizes, len(names))
+    _check_length("_columns", model._columns, len(names))
+    for columns, size in zip(model._columns, sizes, strict=True):
+        if columns is not None:
+            _check_length("_columns of a view", columns, size)
+    if config.unit_rows is not None:
+        _check_length("unit_rows", config.unit_rows, len(names))
+    likelihoods = getattr(model, "_likelihoods", None)
+    if likelihoods is not None:
+        _check_length("_likelihoods", likelihoods, len(names))
+        if not set(likelihoods) <= set(LIKELIHOODS):
+            msg = f"its likelihoods are {likelihoods}"
+            raise ValueError(msg)
+
+
+def _check_length(name: str, values: Sized, length: int) -> None:
+    if len(values) != length:
+        msg = f"{name} has {len(values)} entries, not {length}"
+        raise ValueError(msg)
+
+
+def _take_samples(
+    model: "MultiViewClusterer", config: Config, tensors: Mapping[str, Tensor], folder: str | Path
+) -> None:
+    """Give a model what it has of every training sample."""
+    on_disk = set(config.on_disk)
+    if not on_disk <= set(model._per_sample):
+        msg = f"on_disk names {sorted(on_disk)}"
+        raise ValueError(msg)
+    arrays = {
+        name: load_array(folder, name) if name in on_disk else tensors[name].numpy() for name in model._per_sample
+    }
+    count, n_views = len(arrays["labels_"]), len(model.view_names_)
+    shapes = {
+        "labels_": ((count,), "i"),
+        "labels_by_view_": ((count, n_views), "i"),
+        "probabilities_": ((count, model.n_clusters), "f"),
+        "view_weights_": ((count, n_views), "f"),
+        "agreement_": ((count,), "f"),
+        "latent_": ((count, getattr(model, "_n_features_out", -1)), "f"),
+    }
+    for name, array in arrays.items():
+        shape, kind = shapes.get(name, ((count, *array.shape[1:]), array.dtype.kind))
+        checked = checked_array(name, array, shape, kind)
+        if kind == "i" and name not in on_disk and not ((checked >= 0) & (checked < model.n_clusters)).all():
+            msg = f"{name} names other clusters than 0 to {model.n_clusters - 1}"
+            raise ValueError(msg)
+        setattr(model, name, checked)
+    if config.format_version == _OLD_FORMAT:
+        model.index_ = pd.RangeIndex(count) if config.index is None else pd.Index(config.index)
+    else:
+        model.index_ = index_from_json(config.index)
+    _check_length("index", model.index_, count)
+
+
+def pack_networks(model: "VariationalClusterer") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the weights of a model's networks, and what else is needed to use them."""
+    ensemble = model._ensemble
+    tensors = {
+        f"{_PREFIX}{run}.{name}": value
+        for run, network in enumerate(ensemble.networks)
+        for name, value in network.state_dict().items()
+    }
+    tensors["orders"] = torch.from_numpy(ensemble.orders)
+    params, resolved = model.get_params(deep=False), model._settings.get_params(deep=False)
+    chosen = {name: value for name, value in resolved.items() if _left_open(params[name]) and value is not None}
+    resolved = {name: to_json(value) for name, value in chosen.items()}
+    return tensors, {"resolved": resolved, "reference": ensemble.reference}
+
+
+@computation()
+def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """Give a model its networks back."""
+    chosen = {name: from_json(value) for name, value in config["resolved"].items()}
+    if isinstance(chosen.get("hidden"), list):
+        chosen["hidden"] = tuple(chosen["hidden"])  # as the old format has it
+    model._settings = type(model)(**{**model.get_params(deep=False), **chosen})
+    check_options(model._settings)
+    model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
+    orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
+    if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():
+        msg = "orders holds rows that do not name every cluster once"
+        raise ValueError(msg)
+    if not 0 <= reference < len(orders):
+        msg = f"reference={reference} is none of the {len(orders)} networks"
+        raise ValueError(msg)
+    networks = []
+    for run in range(len(orders)):
+        network = model._settings._new_network(model.view_sizes_, model._likelihoods, Streams(model.seed_))
+        prefix = f"{_PREFIX}{run}."
+        weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        load_weights(network, weights)
+        networks.append(network.to(resolve_device(model.device)))
+    model._adopt(Ensemble(networks, orders, reference))
+
+
+def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
+    arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
+    for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
+        arrays |= {f"means.{v}": mean, f"stds.{v}": std}
+    return {f"summary.{name}": torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: int) -> Summary:
+    patterns = array_of(tensors, "summary.patterns", (-1, len(sizes)), "b")
+    counts = array_of(tensors, "summary.counts", (len(patterns),), "i")
+    rows = array_of(tensors, "summary.rows", (n_clusters, len(sizes)), "i")
+    means, stds = (
+        tuple(array_of(tensors, f"summary.{kind}.{v}", (n_clusters, size)) for v, size in enumerate(sizes))
+        for kind in ("means", "stds")
+    )
+    return Summary(patterns, counts, rows, means, stds)
+
+
+def _left_open(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value == "auto")
+
+
+def to_json(value: Any) -> Any:
+    """Return a value as JSON has it, so that `from_json` gives back tuples and arrays, too."""
+    match value:
+        case tuple():
+            plain: Any = {"__tuple__": [to_json(part) for part in value]}
+        case np.ndarray():
+            plain = {"__array__": value.tolist(), "dtype": str(value.dtype)}
+        case np.generic():
+            plain = value.item()
+        case list():
+            plain = [to_json(part) for part in value]
+        case dict():
+            plain = {str(name): to_json(part) for name, part in value.items()}
+        case _:
+            plain = value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return plain
+
+
+def from_json(value: Any) -> Any:
+    """Return what `to_json` was given."""
+    match value:
+        case {"__tuple__": list(parts)}:
+            return tuple(from_json(part) for part in parts)
+        case {"__array__": numbers, "dtype": str(dtype)}:
+            return np.array(numbers, dtype=dtype)
+        case list():
+            return [from_json(part) for part in value]
+        case dict():
+            return {name: from_json(part) for name, part in value.items()}
+    return value
+
+
+def _old_value(name: str, value: Any) -> Any:
+    if not isinstance(value, list) or name in ("view_names_", "warnings_"):
+        return value
+    if name in ("correlation", "correlation_start", "objectives_"):
+        return np.array(value)
+    return tuple(tuple(part) if isinstance(part, list) else part for part in value)

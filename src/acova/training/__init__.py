@@ -1,0 +1,1 @@
+"""From checked views to trained runs, and from runs to one result."""

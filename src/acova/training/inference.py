@@ -1,0 +1,247 @@
+"""What a trained network says of samples, a chunk at a time; results of views on disk go to disk too."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from acova.base import Streams, TrainingError
+from acova.data import Scaling, StoredViews, Views
+from acova.engine import ALONE, Processes, computation, fill_noise, multiplications
+from acova.functional import Fused, distant_log_responsibilities
+from acova.networks import MixturePrior, MultiViewVAE
+from acova.training.consensus import Ensemble, match_runs, overlaps
+from acova.training.extremes import refusal, scaled
+
+CHUNK = 2048
+"""Samples that are computed at once."""
+_FAR = 1e4
+"""Latent coordinates from which densities in 32-bit numbers may round away what tells clusters apart."""
+_MAX_DRAWS, _DRAWN_SAMPLES = 4, 2**15
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """One row per sample; arrays in memory, or memory-mapped for views on disk.
+
+    Attributes
+    ----------
+    labels : array of shape (n_samples,)
+    probabilities : array of shape (n_samples, n_clusters)
+    weights : array of shape (n_samples, V)
+    latent : array of shape (n_samples, latent_dim)
+    agreement : array of shape (n_samples,)
+        Share of the runs that give the sample this label.
+    """
+
+    labels: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    latent: NDArray[np.float32]
+    agreement: NDArray[np.float32]
+
+
+def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE) -> Inferred:
+    """Return labels, cluster probabilities, view weights and latent means of all samples.
+
+    Several processes share the work and all get the whole result.
+    """
+    parts = infer_chunks(ensemble, scaling, views, processes)
+    if isinstance(views, Views):
+        return _joined(list(parts))
+    folder = _Folder()
+    files: list[_GrowingFile] = []
+    for part in parts:
+        arrays = [getattr(part, field.name) for field in fields(Inferred)]
+        if not files:
+            files = [_GrowingFile(folder, f"{n}.npy", array, views.n_samples) for n, array in enumerate(arrays)]
+        for file, array in zip(files, arrays, strict=True):
+            file.append(array)
+    return Inferred(*(file.mapped() for file in files))
+
+
+def infer_chunks(
+    ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+) -> Iterator[Inferred]:
+    """Yield the results of consecutive samples, averaged over the runs; every number is finite."""
+    start = 0
+    for batch in _batches(ensemble.network, scaling, views, processes):
+        with _computation(ensemble.network, views):
+            results = _results(ensemble, batch)
+        part = Inferred(*(processes.gather(result).cpu().numpy() for result in results))
+        _check_finite(part, ensemble, scaling, views, start)
+        start += len(part.labels)
+        yield part
+
+
+def _check_finite(part: Inferred, ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, start: int) -> None:
+    """Raise an error that names the reason when a result is no finite number; the part begins at row `start`."""
+    arrays = (part.probabilities, part.weights, part.latent)
+    finite = np.logical_and.reduce([np.isfinite(array).all(axis=1) for array in arrays])
+    if finite.all():
+        return
+    if not all(bool(p.isfinite().all()) for network in ensemble.networks for p in network.parameters()):
+        msg = (
+            "The weights of the network are not finite: training diverged in its last step. Keep standardize=True, "
+            "lower learning_rate, or look for extreme values in the data."
+        )
+        raise TrainingError(msg)
+    row = start + int(np.flatnonzero(~finite)[0])
+    raise refusal(_rows(views, row, row + 1), scaling)
+
+
+def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Tensor, ...]:
+    """Return labels, probabilities, weights, latent means and agreement of some samples, averaged over the runs."""
+    fused = [network.posterior(*batch) for network in ensemble.networks]
+    shares = _shares(ensemble.networks, fused)
+    matched = torch.stack([mine[:, order] for mine, order in zip(shares, ensemble.orders, strict=True)])
+    mean = matched.mean(0)
+    labels = mean.argmax(-1)
+    weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
+    agreement = (matched.argmax(-1) == labels).float().mean(0)
+    return labels, mean, weights, fused[ensemble.reference].mean, agreement
+
+
+@contextmanager
+def _computation(network: MultiViewVAE, views: Views | StoredViews) -> Iterator[None]:
+    """Compute without gradients, on the threads that a chunk of samples pays for."""
+    with computation(multiplications(network, min(views.n_samples, CHUNK))), torch.no_grad():
+        yield
+
+
+def agreed(
+    networks: Sequence[MultiViewVAE], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+) -> Ensemble:
+    """Return the runs with their clusters matched by what they say of these samples."""
+    chunks = (
+        torch.stack(_shares(networks, [network.posterior(*batch) for network in networks])).cpu().numpy()
+        for batch in _batches(networks[0], scaling, views, processes)
+    )
+    with _computation(networks[0], views):
+        total = processes.sum(torch.from_numpy(overlaps(chunks)))
+    reference, orders = match_runs(total.numpy())
+    return Ensemble(networks, orders, reference)
+
+
+def _shares(networks: Sequence[MultiViewVAE], fused: Sequence[Fused]) -> list[Tensor]:
+    """Return every run's cluster probabilities at the posterior mean, (n, K)."""
+    return [_shares_of(network.prior, posterior.mean) for network, posterior in zip(networks, fused, strict=True)]
+
+
+def _shares_of(prior: torch.nn.Module, mean: Tensor) -> Tensor:
+    """Return one run's cluster probabilities; samples far from all clusters are computed in double precision."""
+    shares: Tensor = prior.log_responsibilities(mean).exp()  # type: ignore[operator]
+    far = mean.abs().amax(-1) > _FAR
+    if isinstance(prior, MixturePrior) and mean.device.type != "mps" and bool(far.any()):
+        shares[far] = distant_log_responsibilities(mean[far], *prior()).exp().to(shares.dtype)
+    return shares
+
+
+def _batches(
+    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes
+) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """Yield this process's share of consecutive chunks."""
+    step = CHUNK * processes.size
+    for start in range(0, views.n_samples, step):
+        share = processes.share(min(step, views.n_samples - start))
+        part = _rows(views, start + share.start, start + share.stop)
+        yield tensors(part, scaling, _device(network))
+
+
+def mean_objective(
+    network: MultiViewVAE,
+    scaling: Scaling,
+    views: Views | StoredViews,
+    streams: Streams,
+    processes: Processes = ALONE,
+    *,
+    loss: Callable[..., dict[str, Tensor]] | None = None,
+    targets: Sequence[Tensor] = (),
+) -> dict[str, float]:
+    """Return the parts of a loss by name, averaged over the samples and several draws.
+
+    Four draws for small data, fewer where the average over many samples is as sure.
+
+    Parameters
+    ----------
+    network : network
+    scaling : Scaling
+    views : Views or StoredViews
+    streams : Streams
+    processes : Processes
+    loss : function of views, observed and noise, optional
+        By default the network's own.
+    targets : sequence of V tensors, optional
+        What is decoded to if it is not the views themselves; this process's share of the samples.
+    """
+    loss = network.loss if loss is None else loss
+    share = processes.share(views.n_samples)
+    draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
+    sums: dict[str, Tensor] = {}
+    with _computation(network, views):
+        for start in range(share.start, max(share.stop, share.start + 1), CHUNK):
+            stop = min(start + CHUNK, share.stop)
+            inputs, observed = tensors(_rows(views, start, stop), scaling, _device(network))
+            inputs += [target[start - share.start : stop - share.start] for target in targets]
+            noise = torch.empty(stop - start, *network.noise_shape, dtype=torch.float32)
+            for draw in range(draws):
+                fill_noise(noise, [(start, stop)], streams, draw)
+                for name, part in loss(inputs, observed, noise.to(observed.device)).items():
+                    sums[name] = sums.get(name, 0) + part.double().sum().cpu()
+    totals = processes.sum(torch.stack(list(sums.values()))) / (views.n_samples * draws)
+    return dict(zip(sums, totals.tolist(), strict=True))
+
+
+def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:
+    """Return scaled views (n, P_v), zero where hidden, and observed (n, V), on a device."""
+    arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
+    return arrays, torch.from_numpy(views.observed).to(device)
+
+
+def _rows(views: Views | StoredViews, start: int, stop: int) -> Views:
+    return views.read(start, stop) if isinstance(views, StoredViews) else views.take(slice(start, stop))
+
+
+def _device(network: MultiViewVAE) -> torch.device:
+    return next(network.parameters()).device
+
+
+def _joined(parts: list[Inferred]) -> Inferred:
+    names = [field.name for field in fields(Inferred)]
+    return Inferred(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+class _Folder:
+    """A temporary folder that lives as long as anyone holds it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="acova-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class _GrowingFile:
+    """A ``.npy`` file that gets its rows one after the other, without holding them."""
+
+    def __init__(self, folder: _Folder, name: str, like: NDArray[Any], length: int) -> None:
+        self._folder, self._path = folder, folder.path / name
+        self._at = np.lib.format.open_memmap(self._path, "w+", like.dtype, (length, *like.shape[1:])).offset
+
+    def append(self, rows: NDArray[Any]) -> None:
+        with self._path.open("r+b") as stream:
+            stream.seek(self._at)
+            stream.write(np.ascontiguousarray(rows).tobytes())
+            self._at = stream.tell()
+
+    def mapped(self) -> NDArray[Any]:
+        held: Any = np.load(self._path, mmap_mode="r")
+        held.folder = self._folder  # the files stay while any of the arrays does
+        return held  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from acova.data import load_dataset
-from acova.engine import resolve_device
+from acova.engine.runtime import resolve_device
 from acova.estimators import PRESETS
 from acova.training.schedule import train_runs
 from speed import jobs_of, published_seconds, seconds_of

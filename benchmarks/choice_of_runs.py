@@ -13,7 +13,6 @@ The rules: the objective without neighbours and with the recipe's weights (`plai
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +42,9 @@ def load(name: str) -> tuple[Views, np.ndarray]:
     if name == "digits":
         dataset = load_dataset("digits")
         return dataset.views.take(slice(0, 300)), dataset.labels[:300]
-    with np.load(REAL / f"{name}.npz", allow_pickle=False) as held:
-        labels = np.unique(held["labels"], return_inverse=True)[1]
-        views = {key: held[key].astype(np.float64) for key in held.files if held[key].ndim == 2 and key != "observed"}
+    with np.load(REAL / f"{name}.npz", allow_pickle=False) as file:
+        labels = np.unique(file["labels"], return_inverse=True)[1]
+        views = {key: file[key].astype(np.float64) for key in file.files if file[key].ndim == 2 and key != "observed"}
     return Views.of({key: view[:, np.nanstd(view, axis=0) > 0] for key, view in views.items()}), labels
 
 
@@ -55,25 +54,26 @@ def measured(name: str, mask: int) -> dict:
     complete = views.observed.all()
     hidden = views.hide(make_observed(len(views), views.n_views, 0.5, random_state=mask)) if complete else views
     seeds = range(RUNS * mask, RUNS * (mask + 1))
-    models = [ACOVA(len(set(labels)), random_state=seed, **QUICK).fit(hidden) for seed in seeds]
+    models = [ACOVA.from_settings(len(set(labels)), random_state=seed, **QUICK).fit(hidden) for seed in seeds]
     pairs = [[adjusted_rand_score(one.labels_, other.labels_) for other in models] for one in models]
-    told = {
+    scores = {
         "plain": [-objective(model, hidden, neighbours=False) for model in models],
         "trained": [-objective(model, hidden, neighbours=True) for model in models],
         "bound": [model.score(hidden) for model in models],
         "agreement": np.mean(pairs, axis=1).tolist(),
     }
     accuracy = [clustering_accuracy(labels, model.labels_) for model in models]
-    return {"dataset": name, "mask": mask, "accuracy": accuracy, **told}
+    return {"dataset": name, "mask": mask, "accuracy": accuracy, **scores}
 
 
 def objective(model: ACOVA, views: Views, *, neighbours: bool) -> float:
     """Return the final objective, by the same draws for all runs: as trained, or without neighbours."""
-    loss, targets = model.network_.loss, ()
-    if neighbours:
-        job = model._prepare(views, None).jobs[0]
-        targets, loss = job.targets or (), partial(loss, fill_weight=job.settings.neighbor_weight**2)
-    return mean_objective(model.network_, model._scaling, views, Streams(0), loss=loss, targets=targets)["total"]
+    job = model._prepare(views, None).jobs[0]
+    batch, loss = job.data.batch(), job.method.objective(model.network_, job.settings)
+    if not neighbours:
+        batch, loss = batch._replace(targets=()), model.network_.loss
+    samples = lambda start, stop: batch.rows(slice(start, stop))  # noqa: E731
+    return mean_objective(model.network_, loss, samples, len(views), Streams(0))["total"]
 
 
 def table(rows: list[dict], names: tuple[str, ...]) -> str:
@@ -81,12 +81,12 @@ def table(rows: list[dict], names: tuple[str, ...]) -> str:
     lines = ["| data | mean run | " + " | ".join(RULES) + " | best run |", "|---" * (len(RULES) + 3) + "|"]
     means = []
     for name in names:
-        mine = [row for row in rows if row["dataset"] == name]
-        if not mine:
+        masks = [row for row in rows if row["dataset"] == name]
+        if not masks:
             continue
-        chosen = [[row["accuracy"][int(np.argmax(row[rule]))] for row in mine] for rule in RULES]
-        spread = [np.mean([row["accuracy"] for row in mine]), *map(np.mean, chosen)]
-        means.append([*spread, np.mean([max(row["accuracy"]) for row in mine])])
+        chosen = [[row["accuracy"][int(np.argmax(row[rule]))] for row in masks] for rule in RULES]
+        spread = [np.mean([row["accuracy"] for row in masks]), *map(np.mean, chosen)]
+        means.append([*spread, np.mean([max(row["accuracy"]) for row in masks])])
         lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in means[-1]) + " |")
     lines.append("| mean | " + " | ".join(f"{value:.3f}" for value in np.mean(means, axis=0)) + " |")
     return "\n".join(lines)

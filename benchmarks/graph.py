@@ -63,13 +63,13 @@ def accuracy(names: list[str], runs: int) -> pd.DataFrame:
         for run in range(runs):
             observed = make_observed(len(labels), len(arrays), 0.5, random_state=run) if mask is None else mask
             views = Views.of(arrays, observed)
-            for told, (method, settings) in METHODS.items():
+            for variant, (method, settings) in METHODS.items():
                 model = make_method(method, n_clusters=len(np.unique(labels)), random_state=run, **settings)
                 start = time.process_time()
                 model.fit(views)
                 seconds = time.process_time() - start
                 score = clustering_accuracy(labels, model.labels_)
-                rows.append({"data": name, "method": told, "run": run, "acc": score, "seconds": seconds})
+                rows.append({"data": name, "method": variant, "run": run, "acc": score, "seconds": seconds})
         table = pd.DataFrame(rows).query("data == @name").groupby("method", sort=False)
         print(name, table[["acc", "seconds"]].mean().round(3).to_dict("index"), flush=True)
     return pd.DataFrame(rows)

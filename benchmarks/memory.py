@@ -34,9 +34,9 @@ def measure(name: str, device: str) -> None:
     dataset = load_dataset("noisymnist")
     observed = make_observed(len(dataset.views), 2, 0.5, "uniform_size", 0)
     loaded = _peak()
-    known = known_methods[name]().get_params()
+    known = known_methods[name].setting_names()
     settings = {option: value for option, value in SHORT.items() if option in known}
-    model = known_methods[name](dataset.n_classes, **settings, random_state=0, device=device)
+    model = known_methods[name].from_settings(dataset.n_classes, **settings, random_state=0, device=device)
     start = time.perf_counter()
     model.fit(dataset.views, observed=observed)
     fitted = time.perf_counter()

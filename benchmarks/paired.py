@@ -31,9 +31,9 @@ def main() -> None:
     points = 100 * (both["acc_second"] - both["acc"])
     for method, rows in both.groupby("method", sort=False):
         for name, index in [("all", rows.index), *rows.groupby("dataset", sort=False).groups.items()]:
-            mine = points[index]
-            half = t.ppf(0.975, len(mine) - 1) * mine.std() / len(mine) ** 0.5
-            print(f"{method:12s} {name:12s} {len(mine):4d} fits {mine.mean():+6.2f} ± {half:.2f} points")
+            part = points[index]
+            half = t.ppf(0.975, len(part) - 1) * part.std() / len(part) ** 0.5
+            print(f"{method:12s} {name:12s} {len(part):4d} fits {part.mean():+6.2f} ± {half:.2f} points")
 
 
 if __name__ == "__main__":

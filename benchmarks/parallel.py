@@ -25,7 +25,7 @@ def fit(jobs: int, runs: int, epochs: int) -> tuple[ACOVA, float]:
     views = load_dataset("digits").views
     views = views.hide(make_observed(len(views), views.n_views, 0.5, random_state=0))
     settings = dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), epochs)
-    model = ACOVA(10, n_init=runs, consensus=True, device="cpu", random_state=0, **settings)
+    model = ACOVA.from_settings(10, n_init=runs, consensus=True, device="cpu", random_state=0, **settings)
     start = time.perf_counter()
     with parallel_config(n_jobs=jobs):
         model.fit(views)

@@ -19,7 +19,7 @@ import torch
 
 import acova
 from acova import ACOVA
-from acova.bench.commands import settings_of
+from acova.cli.bench import settings_of
 from acova.data import PATTERNS, load_dataset, make_observed
 from acova.estimators import PRESETS, Concat, fit_many
 from acova.metrics import clustering_scores
@@ -34,7 +34,9 @@ def all_runs(dataset, arguments, settings: dict) -> list[dict]:
         make_observed(len(views), views.n_views, arguments.missing, arguments.pattern, run)
         for run in range(arguments.runs)
     ]
-    models = [ACOVA(random_state=run, device=arguments.device, **settings) for run in range(arguments.runs)]
+    models = [
+        ACOVA.from_settings(random_state=run, device=arguments.device, **settings) for run in range(arguments.runs)
+    ]
     start = time.perf_counter()
     fit_many(models, views, masks, verbose=True)
     seconds = (time.perf_counter() - start) / arguments.runs
@@ -55,7 +57,7 @@ def _row(dataset, arguments, run: int, model: ACOVA, observed: np.ndarray, secon
         "seconds": seconds,
         "device": torch.cuda.get_device_name() if next(model.network_.parameters()).is_cuda else platform.processor(),
         "versions": {"acova": acova.__version__, "torch": torch.__version__, "numpy": np.__version__},
-        "settings": {key: value for key, value in model.get_params().items() if key not in ("verbose", "device")},
+        "settings": {key: value for key, value in model.get_settings().items() if key not in ("verbose", "device")},
     }
 
 

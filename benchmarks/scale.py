@@ -41,13 +41,14 @@ def write(folder: Path, n_samples: int) -> None:
 
 def fit(folder: Path) -> dict:
     """Fit and predict in this process, and tell what it took."""
-    from acova import ACOVA
+    from acova import ACOVA, Training
     from acova.data import StoredViews
     from acova.metrics import clustering_accuracy
 
     stored = StoredViews.of(folder)
-    epochs = {"pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1}
-    model = ACOVA(CLUSTERS, hidden=(64,), batch_size=4096, learning_rate=3e-3, device="cpu", random_state=0, **epochs)
+    training = Training(pretrain_epochs=1, warmup_epochs=1, learning_rate=3e-3)
+    settings = {"hidden": (64,), "epochs": 1, "batch_size": 4096, "device": "cpu", "random_state": 0}
+    model = ACOVA(CLUSTERS, **settings, training=training)
     start = time.perf_counter()
     model.fit(stored)
     middle = time.perf_counter()

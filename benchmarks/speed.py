@@ -33,10 +33,10 @@ from rich.table import Table
 from acova import ACOVA, Views
 from acova.data import load_dataset, make_observed
 from acova.data.datasets.catalogue import CATALOGUE, find_file
-from acova.engine import network_dtype, resolve_device
+from acova.engine.runtime import network_dtype, resolve_device
 from acova.estimators import PRESETS, fit_many
 from acova.functional import constant_correlation, fuse
-from acova.training.phases import Job
+from acova.training.job import Job
 from acova.training.schedule import train_runs
 
 RESULTS = Path(__file__).parent / "results"
@@ -85,7 +85,7 @@ def jobs_of(views: Views, n_runs: int, device: torch.device, missing: float = 0.
     """Return runs to train, each with its own mask and seed."""
     jobs = []
     for run in range(n_runs):
-        model = ACOVA(**settings, device=str(device), random_state=run)
+        model = ACOVA.from_settings(**settings, device=str(device), random_state=run)
         observed = make_observed(len(views), views.n_views, missing, random_state=run)
         jobs += model._prepare(views, observed).jobs
     return jobs
@@ -114,7 +114,7 @@ def counted(jobs: list[Job]) -> tuple[float, float]:
     job = jobs[0]
     cuda = job.device.type == "cuda"
     network = job.network()
-    rows = [job.n_samples] * len(job.sizes) if cuda else job.observed.sum(0).tolist()
+    rows = [job.n_samples] * len(job.sizes) if cuda else job.data.observed.sum(0).tolist()
     flops = 0.0
     for part in (network.encoders, network.decoders):
         for number, layer in enumerate(part.layers):
@@ -159,9 +159,10 @@ def published_seconds(dataset, job: Job) -> float:
 
     names = ("latent_dim", "alpha", "hidden", "batch_size", "learning_rate", "prior_learning_rate")
     settings = {name: getattr(job.settings, name) for name in (*names, "correlation_learning_rate")}
-    arrays = [view.numpy() for view in job.views]
+    batch = job.data.batch()
+    arrays = [view.numpy() for view in batch.views]
     loop = PublishedLoop(
-        arrays, job.observed.numpy(), dataset.n_classes, likelihoods=job.likelihoods, device="cpu", seed=0, **settings
+        arrays, batch.observed.numpy(), dataset.n_classes, likelihoods=job.likelihoods, device="cpu", seed=0, **settings
     )
     loop.start_clusters()
     return seconds_of(loop.train_epoch, torch.device("cpu"), repeats=3)

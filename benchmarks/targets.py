@@ -53,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     spec = BenchSpec.from_toml(arguments.spec)
     store = Store(arguments.store)
-    store.borrow(job.key for job in spec.jobs())
+    store.borrow(fit.key for fit in spec.fits())
     means = Results.of(spec, store).means("acc").reindex([data.name for data in spec.data], level=0)
     unknown = {arguments.method, *arguments.peers} - {*means.columns}
     if unknown:

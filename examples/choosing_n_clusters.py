@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import silhouette_score
 
-from acova import ACOVA
+from acova import ACOVA, Training
 from acova.data import Views, make_observed
 from acova.metrics import clustering_accuracy
 
 QUICK = "ACOVA_QUICK" in os.environ
-SMALL = {"hidden": (64,), "pretrain_epochs": 40, "warmup_epochs": 40, "epochs": 40}
-SMALL = {"hidden": (16,), "pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1} if QUICK else SMALL
+SMALL = {"hidden": (64,), "epochs": 40, "training": Training(pretrain_epochs=40, warmup_epochs=40)}
+if QUICK:
+    SMALL = {"hidden": (16,), "epochs": 1, "training": Training(pretrain_epochs=1, warmup_epochs=1)}
 rng = np.random.default_rng(0)
 group = np.repeat(np.arange(5), 20 if QUICK else 80)
 latent = 2.2 * rng.normal(size=(5, 6))[group] + rng.normal(size=(len(group), 6))

@@ -14,12 +14,12 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from acova import ACOVA
+from acova import ACOVA, Training
 from acova.metrics import clustering_accuracy
 from acova.plots import LatentDisplay
 
 QUICK = "ACOVA_QUICK" in os.environ
-SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if QUICK else {}
+SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 pictures, digit = load_digits(return_X_y=True)
 pictures, digit = (pictures[:200], digit[:200]) if QUICK else (pictures[:1000], digit[:1000])

@@ -14,13 +14,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from acova import ACOVA
+from acova import ACOVA, Training
 from acova.data import inspect_data
 from acova.estimators import make_method
 from acova.metrics import clustering_accuracy
 from acova.plots import CorrelationDisplay
 
-SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if "ACOVA_QUICK" in os.environ else {}
+QUICK = "ACOVA_QUICK" in os.environ
+SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 patients = pd.Index([f"patient{i:03d}" for i in range(320)])
 subtype = pd.Series(rng.integers(4, size=320), patients)

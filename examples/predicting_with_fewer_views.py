@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
-from acova import ACOVA
+from acova import ACOVA, Training
 from acova.data import load_dataset
 
 QUICK = "ACOVA_QUICK" in os.environ
-SMALL = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 80, "epochs": 80}
-SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if QUICK else SMALL
+SMALL = {"hidden": (256, 256), "epochs": 80, "training": Training(pretrain_epochs=20, warmup_epochs=80)}
+if QUICK:
+    SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)}
 digits = load_dataset("digits")
 order = np.random.default_rng(0).permutation(len(digits.labels))[: 300 if QUICK else None]
 later, now = np.split(order, [len(order) // 5])

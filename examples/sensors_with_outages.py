@@ -14,12 +14,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from acova import ACOVA
+from acova import ACOVA, Training
 from acova.estimators import make_method
 from acova.metrics import clustering_accuracy
 
 QUICK = "ACOVA_QUICK" in os.environ
-SMALL = {"hidden": (32,), "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2} if QUICK else {}
+SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 n_windows, n_points = (150 if QUICK else 900), 64
 states = np.repeat(rng.integers(4, size=n_windows // 15 + 1), 15)[:n_windows]

@@ -1,4 +1,5 @@
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,7 +95,31 @@ def toy_file(toy, tmp_path_factory):
 def fitted(toy):
     from acova import ACOVA
 
-    return ACOVA(3, **SMALL).fit(toy[0])
+    return ACOVA.from_settings(3, **SMALL).fit(toy[0])
+
+
+@pytest.fixture
+def rival_package(tmp_path, monkeypatch):
+    """Install a package that registers methods: two of ours under it, a foreign one, and one that is broken."""
+    from acova.estimators.registry import registered
+
+    site = tmp_path / "site"
+    (site / "rival-1.0.dist-info").mkdir(parents=True)
+    (site / "rival-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rival\nVersion: 1.0\n")
+    (site / "rival-1.0.dist-info" / "entry_points.txt").write_text(
+        "[acova.methods]\nRival = rival:Rival\nother-name = rival:Namesake\nForeign = rival:Foreign\n"
+        "Broken = rival:Nothing\n"
+    )
+    (site / "rival.py").write_text(
+        "from acova import Concat\n\nclass Rival(Concat): pass\nclass Namesake(Concat): pass\n"
+        "class Foreign:\n    def __init__(self, n_clusters): self.n_clusters = n_clusters\n"
+        "    def fit_predict(self, views): return [row % self.n_clusters for row in range(len(views[0]))]\n"
+    )
+    monkeypatch.syspath_prepend(site)
+    registered.cache_clear()
+    yield site
+    registered.cache_clear()
+    sys.modules.pop("rival", None)
 
 
 @pytest.fixture(scope="session")
@@ -110,4 +135,4 @@ def nasty():
         name: pd.DataFrame(a, index=names, columns=[f"</script><script>window.hacked={i}//" for i in range(a.shape[1])])
         for name, a in zip(NASTY, views.arrays, strict=True)
     }
-    return ACOVA(3, **SMALL).fit(frames)
+    return ACOVA.from_settings(3, **SMALL).fit(frames)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAINING = ("tests/engine", "tests/networks", "tests/estimators", "tests/test_processes.py")
+TRAINING = ("tests/engine", "tests/networks", "tests/estimators", "tests/compared", "tests/test_processes.py")
 CAPABILITIES = {"default": "default", "avx2": "avx2", "unset": None}
 # Settings of two libraries that torch brings; a processor of another maker may not know the second.
 LIBRARIES = {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from acova.base import OptionError, Streams, check_choice, check_number
+from acova.base import OptionError, Streams
+from acova.base.errors import check_choice, check_number
 
 
 def test_a_stream_depends_on_its_name_and_seed_alone():

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from acova import ACOVA, Concat
 from acova.cli import main
-from acova.estimators import load_method
+from acova.cli.arguments import method_names
+from acova.estimators import list_methods, load_method
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
 
@@ -98,7 +99,8 @@ def test_options_reach_the_estimator(acova, tmp_path):
     assert (code, err) == (0, "")
     assert "Agreement" not in out
     model = ACOVA.load(tmp_path / "run")
-    assert (model.correlation, model.missing, model.standardize, model.clip_norm) == (0.25, "marginal", False, None)
+    assert (model.correlation, model.missing, model.standardize) == (0.25, "marginal", False)
+    assert model.training.clip_norm is None
     assert (model.hidden, model.random_state, model.n_clusters) == ((32,), 4, 3)
     assert ((model.view_weights_ == 0).any(axis=1)).mean() == 0.5
 
@@ -108,7 +110,7 @@ def test_the_command_gives_what_the_library_gives(acova, tmp_path):
     np.savez(tmp_path / "toy.npz", **dict(zip(views.names, views.arrays, strict=True)))
     acova("fit", tmp_path / "toy.npz", "--clusters", 3, "--out", tmp_path / "run", "--seed", 1, *SMALL)
     settings = {"hidden": (32,), "latent_dim": 4, "pretrain_epochs": 5, "warmup_epochs": 10, "epochs": 10}
-    model = ACOVA(3, **settings, batch_size=32, learning_rate=3e-3, random_state=1).fit(views)
+    model = ACOVA.from_settings(3, **settings, batch_size=32, learning_rate=3e-3, random_state=1).fit(views)
     np.testing.assert_array_equal(ACOVA.load(tmp_path / "run").probabilities_, model.probabilities_)
 
 
@@ -309,9 +311,9 @@ def test_names_of_views_are_no_markup(acova, tmp_path):
     np.savez(tmp_path / "toy.npz", **dict(zip(names, views.arrays, strict=True)))
     code, out, err = acova("fit", tmp_path / "toy.npz", "--clusters", 3, "--out", tmp_path / "run", *SMALL)
     assert (code, err) == (0, "")
-    table = out[out.index("Learned correlation") :]
+    correlation, influence = out[out.index("Learned correlation") :].split("What the clusters owe")
     for name in ("[/red]", "a[b]", r":smile:\x1b[2J"):
-        assert table.count(name) == 2
+        assert (correlation.count(name), influence.count(name)) == (2, 1)
     assert "\x1b" not in out
     code, out, err = acova("inspect", tmp_path / "toy.npz")
     assert (code, err) == (0, "")
@@ -355,8 +357,10 @@ def test_datasets_and_options_are_listed(acova):
         assert word in out
     code, out, _ = acova("options")
     assert code == 0
-    for word in ("--latent-dim", "--missing-form", "--correlation-start", "--hidden", "0.995"):
+    for word in ("--latent-dim", "--missing-form", "--correlation-start", "--hidden", "0.995", "decoders mirror them"):
         assert word in out
+    assert "Adam's learning rate for the encoders" in out
+    assert "--training" not in out
 
 
 @pytest.mark.parametrize("method", ["Concat", "knnimpute"])
@@ -376,6 +380,24 @@ def test_other_methods_are_fitted_and_used_by_name(acova, folder, tmp_path, meth
     code, out, _ = acova("options", "--method", method)
     assert "--balance" in out
     assert "--alpha" not in out
+
+
+def test_methods_of_other_packages_are_fitted_completed_and_loaded(acova, folder, rival_package, tmp_path):
+    run, table = tmp_path / "run", tmp_path / "new.csv"
+    assert {"Rival", "other-name"} <= set(list_methods())
+    assert method_names("Ri") == ["Rival"]
+    for method, cls in (("rival", "Rival"), ("other-name", "Namesake")):
+        fit = ("fit", folder, "--method", method, "--clusters", 3, "--out", run, "--n-init", 2, "--quiet", "--force")
+        code, _, err = acova(*fit)
+        assert (code, err) == (0, "")
+        model = load_method(run)
+        assert (type(model).__name__, model.n_init) == (cls, 2)
+        assert acova("predict", run, folder, "--out", table, "--force")[0] == 0
+        np.testing.assert_array_equal(pd.read_csv(table)["label"], pd.read_csv(run / "labels.csv")["label"])
+    assert "--balance" in acova("options", "--method", "Rival")[1]
+    for method, reason in (("Foreign", "must be a subclass of MultiViewClusterer"), ("Broken", "cannot be imported")):
+        code, _, err = acova("fit", folder, "--method", method, "--clusters", 3, "--out", tmp_path / "no")
+        assert (code, reason in err) == (2, True)
 
 
 def test_the_demo_beats_the_baseline_and_saves_run_and_figures(acova, tmp_path):
@@ -404,6 +426,9 @@ def test_the_module_runs_as_a_command():
     [
         (["--resume", "."], "holds no interrupted fit"),
         (["--resume", ".", "--alpha", "3"], "leave out everything else"),
+        (["--resume", ".", "--seed", "0"], "leave out everything else"),
+        (["digits", "--resume", "."], "leave out everything else"),
+        (["--resume", ".", "--quiet"], "holds no interrupted fit"),
         ([], "give the data and --out RUN, or --resume RUN"),
         (["digits"], "give the data and --out RUN, or --resume RUN"),
     ],

@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 
 from acova import ACOVA
-from acova.base import FileError, folder_lock, sealed_json
+from acova.base import FileError
+from acova.base.files import sealed_json
+from acova.base.locks import folder_lock
 from acova.cli import main
 from acova.metrics import clustering_scores
 from conftest import SMALL, make_toy
@@ -82,7 +84,7 @@ def test_unreadable_data_leave_the_finished_run_alone(acova, run, tmp_path):
 
 def test_the_old_run_works_until_the_new_one_is_whole(acova, run, toy_file, fitted, monkeypatch):
     """Training fails half way: load, report and --resume find what they should; then the new run takes over."""
-    from acova.engine import Keeper
+    from acova.engine.state import Keeper
 
     original, seen = Keeper.keep, []
 
@@ -140,7 +142,7 @@ def test_resume_heals_an_unfinished_fit_that_was_moved_aside(acova, toy_file, tm
 
 def test_two_processes_cannot_write_one_run(acova, run, toy_file):
     code = (
-        "import sys; from pathlib import Path; from acova.base import folder_lock\n"
+        "import sys; from pathlib import Path; from acova.base.locks import folder_lock\n"
         "with folder_lock(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(run)]
@@ -228,7 +230,7 @@ def test_training_that_fails_leaves_no_unfinished_fit(acova, run, toy_file, monk
         raise TrainingError("not finite")
 
     before = contents(run)
-    monkeypatch.setattr("acova.estimators.variational.train_runs", fail)
+    monkeypatch.setattr("acova.estimators._deep.train_runs", fail)
     assert acova("fit", toy_file, "--out", run, "--force", *OPTIONS)[0] == 2
     assert contents(run) == before
 

@@ -1,16 +1,44 @@
+import ast
+import inspect
 import os
 import re
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import acova
+from acova import ACOVA, Training
+from acova.estimators.recipes import OTHERWISE, RECIPES
+from acova.estimators.registry import HOMES
+
 ROOT = Path(__file__).resolve().parents[1]
+PUBLIC = (
+    *("acova", "acova.estimators", "acova.estimators.rules", "acova.data", "acova.plots", "acova.report"),
+    *("acova.metrics", "acova.bench", "acova.functional", "acova.networks"),
+)
+"""Modules whose public classes and functions have an entry in the reference."""
+FOR_AUTHORS = (
+    "acova.functional.Batch",
+    "acova.functional.Fused",
+    "acova.networks.base.ClusteringNetwork",
+    "acova.training.method.Method",
+    "acova.training.method.Group",
+    "acova.training.job.Job",
+    "acova.training.job.Settings",
+    "acova.training.job.FitData",
+    "acova.engine.Phase",
+    "acova.engine.ParameterGroup",
+    "acova.estimators.DeepClusterer",
+)
+"""What a method is written with."""
 
 
-class Loaded(HTMLParser):
+class Page(HTMLParser):
     """Collects what a page loads, as opposed to what it links to."""
 
     def __init__(self):
@@ -18,11 +46,11 @@ class Loaded(HTMLParser):
         self.addresses = []
 
     def handle_starttag(self, tag, attrs):
-        held = dict(attrs)
+        attributes = dict(attrs)
         if tag in ("script", "img"):
-            self.addresses.append(held.get("src") or "")
-        if tag == "link" and held.get("rel") == "stylesheet":
-            self.addresses.append(held.get("href") or "")
+            self.addresses.append(attributes.get("src") or "")
+        if tag == "link" and attributes.get("rel") == "stylesheet":
+            self.addresses.append(attributes.get("href") or "")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +63,16 @@ def site(tmp_path_factory):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def entries(site):
+    """Return the entries of the reference: the text of each, by the path in its heading."""
+    found = {}
+    for page in sorted((site / "api").glob("*.html")):
+        _, *parts = re.split(r'<h\d id="(acova\.[\w.]+)"', page.read_text())
+        found |= dict(zip(parts[::2], parts[1::2], strict=True))
+    return found
 
 
 def test_every_page_is_in_the_site_and_in_its_navigation(site):
@@ -53,6 +91,51 @@ def test_the_reference_tells_parameters_and_methods(site):
         assert name in page
 
 
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_class_and_function_is_in_the_reference(entries, module):
+    home = import_module(module)
+    for name in home.__all__:
+        value = getattr(home, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            paths = {f"acova.{name}", f"{module}.{name}", f"{value.__module__}.{name}"}
+            assert paths & set(entries), f"{module}.{name} has no entry in docs/api"
+
+
+def test_what_authors_of_methods_need_is_in_the_reference(entries):
+    assert set(FOR_AUTHORS) <= set(entries)
+
+
+@pytest.mark.parametrize("method", [*HOMES, "Training"])
+def test_the_reference_has_every_setting_of_a_method_with_its_default(entries, method):
+    rows = re.findall(r'<tr class="doc-section-item">(.*?)</tr>', entries[f"acova.{method}"], flags=re.DOTALL)
+    cells = [[unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in row.split("</td>")[:-1]] for row in rows]
+    stated = {name: ast.literal_eval(default) for name, *_, default in (row for row in cells if len(row) == 4)}
+    signature = inspect.signature(getattr(acova, method))
+    assert stated == {name: parameter.default for name, parameter in signature.parameters.items()}
+
+
+def rows_of(heading):
+    """Return the cells of the table under a heading of the page on settings, by the name in the first one."""
+    section = (ROOT / "docs" / "settings.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    return {cells[0].strip("`"): [cell.strip("`") for cell in cells[1:]] for cells in lines}
+
+
+@pytest.mark.parametrize(("heading", "cls"), [("Keywords of ACOVA", ACOVA), ("Expert settings", Training)])
+def test_the_page_on_settings_lists_every_keyword_with_its_default(heading, cls):
+    defaults = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+    assert {name: ast.literal_eval(cells[0]) for name, cells in rows_of(heading).items()} == defaults
+
+
+def test_the_page_on_settings_tells_what_recipes_stand_for():
+    columns = zip(*rows_of("Recipes").values(), strict=True)
+    stated = {
+        recipe: dict(zip(rows_of("Recipes"), map(ast.literal_eval, column), strict=True))
+        for recipe, column in zip(("shared", "robust", "paper"), columns, strict=True)
+    }
+    assert stated == {recipe: OTHERWISE | RECIPES[recipe] for recipe in stated}
+
+
 def test_files_that_pages_link_to_come_along(site):
     speed = (site / "speed.html").read_text()
     image = re.search(r'src="(files/[^"]+\.png)"', speed)[1]
@@ -61,6 +144,6 @@ def test_files_that_pages_link_to_come_along(site):
 
 def test_pages_load_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
-        loaded = Loaded()
-        loaded.feed(page.read_text())
-        assert not [address for address in loaded.addresses if address.startswith(("http", "//"))], page
+        parser = Page()
+        parser.feed(page.read_text())
+        assert not [address for address in parser.addresses if address.startswith(("http", "//"))], page

@@ -1,4 +1,5 @@
 import importlib.util
+import os
 import re
 import runpy
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from acova.functional import correlation_matrix
+from acova.functional import Batch, correlation_matrix
 from acova.networks import MultiViewVAE
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -45,9 +46,10 @@ def test_the_200_lines_give_the_librarys_loss_and_gradient(example):
     views = [torch.randn(n, width) for width in widths]
     noise = torch.randn(n, 2, example.LATENT)
     ours = example.loss(small, views, observed.float(), noise)
-    total = theirs.loss(views, observed, noise)["total"].mean()
+    batch = Batch(views, observed)
+    total = theirs.loss(batch, noise)["total"].mean()
     torch.testing.assert_close(ours, total, rtol=1e-5, atol=1e-5)
-    warm = theirs.warmup_loss(views, observed, noise, kl_weight=0.1)["total"].mean()
+    warm = theirs.warmup_loss(batch, noise, kl_weight=0.1)["total"].mean()
     torch.testing.assert_close(example.loss(small, views, observed.float(), noise, warmup=True), warm)
     ours.backward()
     total.backward()
@@ -129,3 +131,41 @@ def test_the_gallery_shows_the_examples_as_they_are(name):
         assert f"{prose}\n\n```py\n{code}\n```" in page
     for image in re.findall(r"\]\(\.\./(images/[^)]+)\)", page):
         assert (EXAMPLES.parent / "docs" / image).stat().st_size > 5_000, f"{image} is blank"
+
+
+def test_the_added_method_runs():
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "add_a_method.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    scores = re.findall(r"^(\w+)\(.*accuracy (\d\.\d+)$", done.stdout, flags=re.MULTILINE)
+    assert [name for name, _ in scores] == ["AgreeingCodes", "KNNImpute"]
+    assert all(float(score) > 0.7 for _, score in scores)
+
+
+def test_the_added_method_is_one_of_the_librarys_by_the_line_it_names(tmp_path, toy_file):
+    """The entry point as the docstring has it, in a package that is installed beside the example."""
+    text = (EXAMPLES / "add_a_method.py").read_text()
+    line = re.search(r'\[project\.entry-points\."(acova\.methods)"\]\n    (\w+) = "your_package\.(\S+)"', text)
+    information = tmp_path / "your_package-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: your-package\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*line.groups()))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(EXAMPLES)])}
+
+    def run(*command):
+        done = subprocess.run(
+            [sys.executable, *map(str, command)], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    name, out = line[2], tmp_path / "run"
+    settings = ("--epochs", "30", "--hidden", "32", "--agreement", "0.2", "--n-init", "2", "--consensus", "true")
+    run("-m", "acova", "fit", toy_file, "--method", name, "--clusters", "3", "--out", out, "--quiet", *settings)
+    code = """
+import sys
+from acova.estimators import list_methods, load_method
+model = load_method(sys.argv[1])
+print(model.agreement, model.n_voters_, list_methods()[-1])
+"""
+    assert run("-c", code, out).split() == ["0.2", "2", name]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from acova import kernels
-from acova.functional import fuse, reconstruction, total_reconstruction
+from acova.functional import Batch, fuse, reconstruction, total_reconstruction
 from acova.networks.multiview_vae import MultiViewVAE
 from acova.networks.perceptrons import Perceptrons
 
@@ -220,15 +220,15 @@ def test_the_whole_objective(runs):
         correlation=torch.tensor([[1.0, 0.3], [0.3, 1.0]]),
     ).to(DEVICE)
     network.mapped = True
-    views = [draw(25, 9), chance(25, 14)]
     observed = masks(25, 2)
     observed[0] = True
+    batch = Batch([draw(25, 9), chance(25, 14)], observed)
     noise = draw(25, 2, 4, seed=5)
     names, values = zip(*network.named_parameters(), strict=True)
 
     def total(*parameters):
         state = dict(zip(names, parameters, strict=True))
-        loss = lambda state: torch.func.functional_call(_Loss(network), state, (views, observed, noise))  # noqa: E731
+        loss = lambda state: torch.func.functional_call(_Loss(network), state, (batch, noise))  # noqa: E731
         return (loss({f"network.{name}": value for name, value in state.items()}),)
 
     function = total if runs is None else torch.func.vmap(total)
@@ -241,5 +241,5 @@ class _Loss(torch.nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, views, observed, noise):
-        return self.network.loss(views, observed, noise)["total"]
+    def forward(self, batch, noise):
+        return self.network.loss(batch, noise)["total"]

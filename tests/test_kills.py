@@ -49,7 +49,7 @@ print(kills)
 
 def test_a_save_that_is_killed_at_any_file_operation_leaves_the_old_or_the_new_run(toy, tmp_path):
     for seed in range(2):
-        ACOVA(3, **{**SMALL, "random_state": seed}).fit(toy[0]).save(tmp_path / f"run{seed}")
+        ACOVA.from_settings(3, **{**SMALL, "random_state": seed}).fit(toy[0]).save(tmp_path / f"run{seed}")
     (tmp_path / "place").mkdir()
     paths = [tmp_path / "place" / "run", tmp_path / "run0", tmp_path / "run1"]
     here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])

@@ -29,6 +29,17 @@ def test_data_and_metrics_load_no_torch():
     assert python("import sys, acova.data, acova.metrics; print('torch' in sys.modules)") == "False"
 
 
+def test_help_and_completion_load_no_torch():
+    code = (
+        "import sys; from acova.cli.arguments import method_names; print(method_names('KNN'), 'torch' in sys.modules)"
+    )
+    assert python(code) == "['KNNImpute'] False"
+    code = (
+        "import sys; from acova.cli import app; print([m for m in ('torch', 'sklearn', 'pandas') if m in sys.modules])"
+    )
+    assert python(code) == "[]"
+
+
 def test_estimators_load_no_matplotlib():
     assert python("import sys, acova.estimators; print('matplotlib' in sys.modules)") == "False"
 

@@ -44,7 +44,7 @@ folder = Path(sys.argv[1])
 assert inspect_data(folder).refusal is None
 views = read_views(folder).views
 settings = dict(hidden=(16,), latent_dim=3, pretrain_epochs=1, warmup_epochs=1, epochs=1, random_state=0)
-model = acova.ACOVA(3, **settings).fit(views)
+model = acova.ACOVA.from_settings(3, **settings).fit(views)
 model.save(folder / "run")
 assert (acova.ACOVA.load(folder / "run").predict(views) == model.labels_).all()
 acova.plots.save_figures(model, views, folder / "figures")

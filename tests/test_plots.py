@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from acova import ACOVA, Concat
 from acova.base import DataError, OptionError
-from acova.data import count_patterns
+from acova.data.summary import count_patterns
 from acova.metrics import clustering_accuracy
 from acova.plots import (
     CalibrationDisplay,
@@ -294,7 +294,7 @@ def test_known_classes_are_matched_to_clusters(toy, fitted):
 def test_without_classes_the_runs_are_asked(toy, fitted):
     with pytest.raises(OptionError, match=r"this model has one run; pass y, or fit with n_init=10, consensus=True"):
         CalibrationDisplay.from_estimator(fitted)
-    model = ACOVA(3, **SMALL | {"n_init": 2, "consensus": True}).fit(toy[0])
+    model = ACOVA.from_settings(3, **SMALL | {"n_init": 2, "consensus": True}).fit(toy[0])
     display = CalibrationDisplay.from_estimator(model)
     assert np.nansum(display.shares * display.mean_holds) == pytest.approx(model.agreement_.mean())
 
@@ -441,7 +441,7 @@ def test_without_an_epoch_there_is_no_course_of_training(toy, tmp_path):
     none = {"pretrain_epochs": 0, "warmup_epochs": 0, "epochs": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = ACOVA(3, **{**SMALL, **none}).fit(toy[0])
+        model = ACOVA.from_settings(3, **{**SMALL, **none}).fit(toy[0])
     with pytest.raises(
         DataError, match="ConvergenceDisplay: the history has no epoch to draw; fit with pretrain_epochs"
     ):

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from acova.engine import ALONE, Processes
-from acova.engine.distributed import clear_loss_of_contact
+from acova.engine.distributed import ALONE, Processes, clear_loss_of_contact
+from acova.functional import Batch
 from acova.networks import MultiViewVAE
 from conftest import SMALL, make_toy
 
@@ -23,13 +23,15 @@ SCRIPT = """
 import sys
 import numpy as np
 from acova import ACOVA
-held = np.load(sys.argv[1])
-views = {name: held[name] for name in held.files if name != "observed"}
+arrays = np.load(sys.argv[1])
+views = {name: arrays[name] for name in arrays.files if name != "observed"}
 settings = dict(hidden=(32,), latent_dim=4, batch_size=32, learning_rate=3e-3, pretrain_epochs=3, warmup_epochs=4,
                 epochs=4, n_init=2, device="cpu")
-model = ACOVA(3, **settings, random_state=None if sys.argv[3] == "none" else 0).fit(views, observed=held["observed"])
+seed = None if sys.argv[3] == "none" else 0
+model = ACOVA.from_settings(3, **settings, random_state=seed).fit(views, observed=arrays["observed"])
 import os
-again = ACOVA(3, **{**settings, "epochs": 1, "n_init": 1}, random_state=0).fit(views, observed=held["observed"])
+again = ACOVA.from_settings(3, **{**settings, "epochs": 1, "n_init": 1}, random_state=0)
+again.fit(views, observed=arrays["observed"])
 rank = os.environ.get("RANK", "0")
 np.savez(f"{sys.argv[2]}-{rank}.npz", p=model.probabilities_, o=model.objectives_, w=model.view_weights_)
 """
@@ -190,15 +192,15 @@ import numpy as np
 from acova.training import inference
 from acova.estimators.registry import METHODS
 inference.CHUNK = 32  # the last chunk of 65 samples has one, for two processes
-held = np.load(sys.argv[1])
-views = {name: held[name] for name in held.files if name != "observed"}
+arrays = np.load(sys.argv[1])
+views = {name: arrays[name] for name in arrays.files if name != "observed"}
 settings = dict(hidden=(16,), latent_dim=3, batch_size=64, learning_rate=3e-3, pretrain_epochs=3, warmup_epochs=3,
                 epochs=3, device=sys.argv[3], precision="float32", random_state=0)
 found = {}
 for name in ("ACOVA", "MVP"):
-    known = METHODS[name]().get_params()
-    model = METHODS[name](3, **{option: value for option, value in settings.items() if option in known})
-    model.fit(views, observed=held["observed"])
+    known = METHODS[name].setting_names()
+    model = METHODS[name].from_settings(3, **{option: value for option, value in settings.items() if option in known})
+    model.fit(views, observed=arrays["observed"])
     found |= {f"{name}-history": model.history_["total"], f"{name}-p": model.probabilities_}
     found |= {f"{name}-{key}": value.cpu() for key, value in model.network_.state_dict().items()}
 np.savez(f"{sys.argv[2]}-{os.environ.get('RANK', '0')}.npz", **found)
@@ -232,11 +234,11 @@ def test_no_rows_at_all_give_no_loss_and_no_gradient(mapped):
         [5, 4], 3, 2, hidden=(8,), likelihoods=["gaussian", "bernoulli"], alpha=1.0, correlation=torch.eye(2)
     )
     network.mapped = mapped
-    views, observed = [torch.zeros(0, 5), torch.zeros(0, 4)], torch.zeros(0, 2, dtype=torch.bool)
+    batch = Batch([torch.zeros(0, 5), torch.zeros(0, 4)], torch.zeros(0, 2, dtype=torch.bool))
     for loss in (
-        network.autoencoding_loss(views, observed),
-        network.warmup_loss(views, observed, torch.zeros(0, 2, 3), kl_weight=1.0),
-        network.loss(views, observed, torch.zeros(0, 2, 3)),
+        network.autoencoding_loss(batch),
+        network.warmup_loss(batch, torch.zeros(0, 2, 3), kl_weight=1.0),
+        network.loss(batch, torch.zeros(0, 2, 3)),
     ):
         assert loss["total"].shape == (0,)
         network.zero_grad()

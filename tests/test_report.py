@@ -13,12 +13,14 @@ from sklearn.exceptions import NotFittedError
 from acova import ACOVA, BSV
 from acova.base import DataError, FileError, OptionError
 from acova.data import Summary, Views
+from acova.estimators import make_method
+from acova.estimators.registry import method_class
 from acova.plots import ClusterDisplay
 from acova.report import render_report
-from acova.report.charts import convergence_chart
 from acova.report.numbers import fixed, number, percent
 from acova.report.profiles import cluster_profiles, effects
 from acova.report.samples import choose_samples, sample_columns
+from acova.report.svg import convergence_chart
 from acova.report.words import correlation_words, effective_views, training_checks
 from conftest import NASTY, SMALL
 
@@ -50,7 +52,7 @@ def words(page: str) -> str:
 
 def changed(model, **attributes):
     """Return a copy of a fitted model with other results."""
-    other = type(model)(**model.get_params())
+    other = type(model)(**model.get_params(deep=False))
     vars(other).update(vars(model) | attributes)
     return other
 
@@ -128,7 +130,7 @@ def test_a_loaded_run_gives_the_same_page(fitted, tmp_path):
 
 
 def test_a_consensus_tells_how_many_runs_agree(toy):
-    model = ACOVA(3, **SMALL | {"epochs": 2, "n_init": 2, "consensus": True}).fit(toy[0])
+    model = ACOVA.from_settings(3, **SMALL | {"epochs": 2, "n_init": 2, "consensus": True}).fit(toy[0])
     page = render_report(model, method="PCA")
     assert "runs agree" in page
     assert np.array(sample_data(page)["columns"]["agreement"]).sum() == pytest.approx(1000 * model.agreement_.sum())
@@ -226,7 +228,7 @@ def test_a_category_that_separates_the_clusters_has_plain_numbers(toy):
     views, labels = toy
     kinds = pd.DataFrame({"kind": np.array(["a", "b", "c"])[labels], "other": np.arange(240) * 0.1})
     frames = {"image": pd.DataFrame(views.arrays[0]).fillna(0.0), "kinds": kinds}
-    model = ACOVA(3, **SMALL | {"epochs": 1}).fit(frames)
+    model = ACOVA.from_settings(3, **SMALL | {"epochs": 1}).fit(frames)
     model = changed(model, labels_=labels, summary_=Summary.of(Views.of(frames), labels, 3))
     profiles = [one for profile in cluster_profiles(model, top=5) for one in profile[1].features if "kind" in one.name]
     shown = {(number(one.inside), number(one.outside)) for one in profiles}
@@ -253,7 +255,7 @@ def test_the_warnings_of_the_fit_come_first(fitted):
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_fit_without_epochs_is_reported(toy, tmp_path, loaded):
-    model = ACOVA(3, **UNTRAINED).fit(toy[0])
+    model = ACOVA.from_settings(3, **UNTRAINED).fit(toy[0])
     if loaded:
         model.save(tmp_path / "run")
         model = ACOVA.load(tmp_path / "run")
@@ -383,7 +385,7 @@ def test_profiles_name_the_columns_and_skip_views_of_few_samples(toy):
     observed[~observed.any(axis=1), 0] = True
     frames = {name: pd.DataFrame(a).add_prefix(f"{name}_") for name, a in zip(views.names, views.arrays, strict=True)}
     frames = {name: frame.fillna(0) for name, frame in frames.items()}
-    model = ACOVA(3, **SMALL | {"epochs": 1}).fit(frames, observed=observed)
+    model = ACOVA.from_settings(3, **SMALL | {"epochs": 1}).fit(frames, observed=observed)
     for profiles in cluster_profiles(model, top=4):
         assert [profile.view for profile in profiles] == list(views.names)
         assert len(profiles[0].features) == 4
@@ -446,10 +448,19 @@ def checked(model, **changes) -> dict[str, str]:
     history = model.history_.copy()
     for column, values in changes.items():
         history.loc[history["phase"] == "train", column] = values
-    other = ACOVA(3, **SMALL)
+    other = ACOVA.from_settings(3, **SMALL)
     vars(other).update(vars(model))
     other.history_ = history
     return {check.text.split(":")[0].split(" were")[0]: check.level for check in training_checks(other)}
+
+
+@pytest.mark.parametrize(("method", "given"), [("ACOVA", {"correlation": 0.3}), ("CoDE", {"rho": 0.3}), ("DVIMC", {})])
+def test_a_correlation_that_was_set_is_not_called_learned(method, given, toy, fitted):
+    words_of_set = "This matrix was set, not learned."
+    known = method_class(method).setting_names()
+    short = {name: value for name, value in (UNTRAINED | given).items() if name in known}
+    assert words_of_set in words(render_report(make_method(method, n_clusters=3, **short).fit(toy[0]), method="PCA"))
+    assert words_of_set not in words(render_report(fitted, method="PCA"))
 
 
 def test_health_of_training_is_seen(fitted):

@@ -24,8 +24,7 @@ NAMES = (
 
 def cells(source: str) -> tuple[str, str, list[tuple[str, str]]]:
     """Return the title, the introduction and the (prose, code) cells of an example."""
-    told = ast.get_docstring(ast.parse(source)) or ""
-    title, _, introduction = told.partition("\n")
+    title, _, introduction = (ast.get_docstring(ast.parse(source)) or "").partition("\n")
     parts = []
     for text in source.split("\n# %%\n")[1:]:
         lines = text.splitlines()

@@ -24,10 +24,10 @@ def on_config(config: Any) -> Any:
 
 def _existing(entry: Any) -> Any:
     if isinstance(entry, list):
-        return [kept for kept in map(_existing, entry) if kept]
+        return [page for page in map(_existing, entry) if page]
     if isinstance(entry, dict):
-        kept = {title: _existing(held) for title, held in entry.items()}
-        return {title: held for title, held in kept.items() if held}
+        pages = {title: _existing(page) for title, page in entry.items()}
+        return {title: page for title, page in pages.items() if page}
     return entry if (DOCS / entry).is_file() else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acova.base.version import __version__
 
 if TYPE_CHECKING:
-    from acova import base, bench, data, engine, estimators, functional, metrics, networks, plots, report
+    from acova import bench, data, estimators, functional, metrics, networks, plots, report
     from acova.base import AcovaError
     from acova.data import Views
     from acova.estimators import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Concat,
         KNNImpute,
         MoE,
+        Training,
         WeightedFusion,
     )
 
@@ -46,13 +47,12 @@ __all__ = [
     "Concat",
     "KNNImpute",
     "MoE",
+    "Training",
     "Views",
     "WeightedFusion",
     "__version__",
-    "base",
     "bench",
     "data",
-    "engine",
     "estimators",
     "functional",
     "metrics",
@@ -61,17 +61,16 @@ __all__ = [
     "report",
 ]
 
-_METHODS = (
-    *("ACOVA", "AgreementGraph", "BSV", "CPSPAN", "CoDE", "Concat", "DCP", "DSIMVC", "DVIMC"),
-    *("KNNImpute", "MVP", "MoE", "PMIMC", "WeightedFusion"),
-)
-_HOMES = {"AcovaError": "acova.base", "Views": "acova.data"} | dict.fromkeys(_METHODS, "acova.estimators")
+_HOMES = {"AcovaError": "acova.base", "Training": "acova.estimators", "Views": "acova.data"}
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name at its first use (PEP 562)."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    methods = import_module("acova.estimators.registry").HOMES
+    if name in methods:
+        return getattr(import_module(methods[name]), name)
     if name in __all__:
         return import_module(f"acova.{name}")
     msg = f"module 'acova' has no attribute {name!r}"
@@ -79,4 +78,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *import_module("acova.estimators.registry").HOMES})

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from acova.base import FileError, file_errors
+from acova.base import FileError
+from acova.base.files import file_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +126,14 @@ def correlation_table(model: Any) -> "Table":
     pairs = zip(model.view_names_, model.correlation_, strict=True)
     rows = [[name, *(f"{value:+z.2f}" for value in row)] for name, row in pairs]
     return plain_table(["", *model.view_names_], rows, title="Learned correlation of the views' errors")
+
+
+def influence_table(model: Any) -> "Table":
+    """Return what the clusters owe to each view."""
+    columns = zip(model.view_names_, model.view_support_, model.view_influence_, strict=True)
+    rows = [[name, f"{support:.2f}", f"{changed:.0%}"] for name, support, changed in columns]
+    names = ["view", "support (kappa)", "change without it"]
+    return plain_table(names, rows, title="What the clusters owe to each view")
 
 
 def cluster_sizes(assignments: "pd.DataFrame") -> "pd.DataFrame":

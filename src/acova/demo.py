@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from acova.metrics import clustering_scores
 from acova.plots import save_figures
 from acova.training.run_folder import check_free, writing
 
-SETTINGS = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 80, "epochs": 80}
+SETTINGS: dict[str, Any] = {"hidden": (256, 256), "pretrain_epochs": 20, "warmup_epochs": 80, "epochs": 80}
 """Small enough for a laptop; everything else is ACOVA's default."""
 
 
@@ -43,7 +44,7 @@ def _demonstrated(folder: str | Path, missing: float, seed: int, *, verbose: boo
     observed = make_observed(dataset.views.n_samples, dataset.views.n_views, missing, random_state=seed)
     views = dataset.views.hide(observed)
     start = time.perf_counter()
-    model = ACOVA(n_clusters=10, random_state=seed, verbose=verbose, **SETTINGS).fit(views)  # type: ignore[arg-type]
+    model = ACOVA.from_settings(10, random_state=seed, verbose=verbose, **SETTINGS).fit(views)
     seconds = time.perf_counter() - start
     model.save(folder, overwrite=overwrite)
     baseline = Concat(n_clusters=10, random_state=seed).fit(views)

@@ -17,12 +17,12 @@ import pytest
 from acova.base import DataWarning, FileError, OptionError, ProcessError
 from acova.bench import BenchSpec, Store, run_bench
 from acova.bench.cells import Results
-from acova.bench.commands import spread
 from acova.bench.figures import FIGURES, write_figures
 from acova.bench.rows import row_line
+from acova.bench.score_tables import show_tables, write_tables
 from acova.bench.spec import FIGURES as FIGURE_NAMES
-from acova.bench.tables import show, write_tables
 from acova.cli import main
+from acova.cli.bench import spread
 from acova.console import csv_safe
 from conftest import make_toy
 
@@ -189,7 +189,7 @@ STORES = {
     ),
     "a foreign line": (
         middle(b"<<<<<<< HEAD"),
-        r"line 2 is not a row of JSON.*Delete line 2; its job is then run again",
+        r"line 2 is not a row of JSON.*Delete line 2; its fit is then run again",
     ),
     "a line cut in the middle": (middle(LINES[1][:40]), "line 2 is not a row of JSON"),
     "two rows in a line": (LINES[0] + LINES[1][:-1] + LINES[2], "line 2 is not a row of JSON: Extra data"),
@@ -601,13 +601,13 @@ def test_names_mean_nothing_to_terminals_spreadsheets_markdown_latex_and_figures
     spec = BenchSpec.from_dict(
         {"name": "names", "title": "=1 [/b] <i>", **content, "methods": [{"name": n, "use": "BSV"} for n in HARMFUL]}
     )
-    jobs = {}
-    for number, job in enumerate(spec.jobs()):
-        jobs.setdefault(job.key, {**row(job.run), "key": job.key, "acc": 0.5 + number % 7 / 20})
+    fits = {}
+    for number, fit in enumerate(spec.fits()):
+        fits.setdefault(fit.key, {**row(fit.run), "key": fit.key, "acc": 0.5 + number % 7 / 20})
     store = Store(tmp_path / "rows.jsonl")
-    store.append(jobs.values())
+    store.append(fits.values())
     results = Results.of(spec, store)
-    show(results, ["acc"])
+    show_tables(results, ["acc"])
     shown = capsys.readouterr().out
     assert all(name in shown for name in HARMFUL)
     table, markdown, latex = (path.read_text() for path in write_tables(results, tmp_path))

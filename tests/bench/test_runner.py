@@ -12,10 +12,12 @@ import pytest
 
 from acova.bench import BenchSpec, Store, run_bench
 from acova.bench.cells import Results
-from acova.bench.fitting import commit, foreign_input, load_data, run_group
-from acova.bench.progress import Pace, duration
+from acova.bench.fitting import run_group
+from acova.bench.origin import commit
+from acova.bench.pace import Pace, duration
 from acova.bench.runner import grouped
-from acova.bench.tables import grids
+from acova.bench.score_tables import score_tables
+from acova.bench.sources import foreign_input, load_data
 from acova.data import Scaling, load_dataset, make_observed, make_views
 from acova.estimators import ACOVA, BSV, Concat
 from acova.metrics import clustering_scores
@@ -88,7 +90,7 @@ def test_a_row_is_what_a_fit_by_hand_gives_and_says_where_it_comes_from(folder):
         expected = clustering_scores(labels, by_hand.labels_)
         assert {name: rows["Concat", run][name] for name in expected} == expected
         settings = {name: tuple(value) if isinstance(value, list) else value for name, value in TINY.items()}
-        model = ACOVA(3, random_state=run, device="cpu", **settings).fit(views, observed=observed)
+        model = ACOVA.from_settings(3, random_state=run, device="cpu", **settings).fit(views, observed=observed)
         row = rows["net", run]
         assert row["acc"] == clustering_scores(labels, model.labels_)["acc"]
         np.testing.assert_allclose(row["records"]["correlation"]["matrix"], model.correlation_, atol=1e-5)
@@ -145,6 +147,17 @@ def test_what_cannot_take_part_is_told_and_not_stored(folder):
     assert "'lost.npz' is neither a data set of the catalogue" in outcome.problems["lost"]
 
 
+def test_methods_of_other_packages_take_part_by_their_names(folder, rival_package):
+    store = Store(folder / "rows.jsonl")
+    methods = ["Rival", "Foreign", "Broken", {"name": "typo", "use": "Rival", "settings": {"n_inits": 3}}]
+    outcome = run_bench(spec_in(folder, methods, runs=1), store, n_jobs=1)
+    assert (outcome.done, outcome.failed) == (2, 0)
+    assert {row["method"] for row in store.rows.values()} == {"Rival", "Foreign"}
+    assert "registered as 'rival:Nothing', cannot be imported" in outcome.problems["Broken"]
+    assert "Rival has no setting 'n_inits'" in outcome.problems["typo"]
+    assert "Did you mean 'n_init'" in outcome.problems["typo"]
+
+
 def test_data_without_labels_or_with_other_views(folder):
     np.savez(folder / "bare.npz", view_0=np.zeros((4, 2)))
     spec = spec_in(folder, ["Concat"], data=[{"name": "bare", "source": "bare.npz"}])
@@ -168,24 +181,24 @@ def test_groups_hold_what_can_train_together():
     spec = BenchSpec.from_dict(
         {"name": "x", "data": ["digits", "cub"], "methods": methods, "missing": [10, 50], "runs": 2}
     )
-    groups = grouped(spec.jobs())
-    names = [({job.data.name for job in group}, {job.method.name for job in group}, len(group)) for group in groups]
+    groups = grouped(spec.fits())
+    names = [({fit.data.name for fit in group}, {fit.method.name for fit in group}, len(group)) for group in groups]
     for data in ("digits", "cub"):
         mine = [(methods, count) for where, methods, count in names if where == {data}]
         assert ({"a", "b"}, 8) in mine or data == "cub"  # cub's preset has an α for the first alone
         assert ({"deeper"}, 4) in mine
         assert ({"fixed"}, 4) in mine
         assert mine.count(({"Concat"}, 1)) == 4
-    assert max(map(len, grouped(spec.jobs(), 3))) == 3
-    assert sum(map(len, grouped(spec.jobs(), 3))) == len(spec.jobs())
+    assert max(map(len, grouped(spec.fits(), 3))) == 3
+    assert sum(map(len, grouped(spec.fits(), 3))) == len(spec.fits())
     alone = BenchSpec.from_dict({"name": "x", "data": ["digits"], "methods": methods[:1], "alone": True})
-    assert {len(group) for group in grouped(alone.jobs())} == {1}
+    assert {len(group) for group in grouped(alone.fits())} == {1}
 
 
 def test_a_group_gives_the_rows_of_its_members(folder):
     spec = spec_in(folder, [{"name": "net", "use": "ACOVA", "settings": TINY}], missing=[30, 60])
-    together = run_group(spec.jobs(), "cpu")
-    apart = [row for job in spec.jobs() for row in run_group([job], "cpu")]
+    together = run_group(spec.fits(), "cpu")
+    apart = [row for fit in spec.fits() for row in run_group([fit], "cpu")]
     assert [row["together"] for row in together] == [4] * 4
     for one, other in zip(together, apart, strict=True):
         assert (one["key"], one["acc"], one["nmi"]) == (other["key"], other["acc"], other["nmi"])
@@ -195,7 +208,7 @@ def test_a_group_shares_its_time_by_runs(folder, monkeypatch):
     methods = [{"name": str(n), "use": "ACOVA", "settings": {**TINY, "n_init": n, "consensus": n > 1}} for n in (1, 3)]
     clock = iter([10.0, 18.0])
     monkeypatch.setattr("acova.bench.fitting.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    one, consensus = run_group(spec_in(folder, methods, missing=[30], runs=1).jobs(), "cpu")
+    one, consensus = run_group(spec_in(folder, methods, missing=[30], runs=1).fits(), "cpu")
     assert (one["seconds"], consensus["seconds"]) == (2.0, 6.0)
 
 
@@ -231,7 +244,7 @@ def test_one_bad_run_does_not_take_its_group_with_it(folder, monkeypatch):
         ACOVA, "fit", lambda self, X, **k: fails([self], X, None) if self.random_state == 2 else alone(self, X, **k)
     )
     spec = spec_in(folder, [{"name": "net", "use": "ACOVA", "settings": TINY}], runs=4)
-    rows = run_group(spec.jobs(), "cpu")
+    rows = run_group(spec.fits(), "cpu")
     assert [row.get("failed") is not None for row in rows] == [False, False, True, False]
     assert rows[2]["failed"] == "ArithmeticError: run 2 diverged"
 
@@ -267,11 +280,11 @@ def test_a_fit_that_takes_too_long_is_ended(folder):
 
 
 def test_time_is_foretold_from_jobs_alike(folder):
-    jobs = spec_in(folder, ["Concat", "BSV"], runs=1).jobs()
+    fits = spec_in(folder, ["Concat", "BSV"], runs=1).fits()
     pace = Pace(
         [{"method": "Concat", "dataset": "toy", "seconds": 2.0}, {"method": "Concat", "dataset": "x", "seconds": 9}]
     )
-    assert [pace.seconds(job) for job in jobs] == [2.0, None]
+    assert [pace.seconds(fit) for fit in fits] == [2.0, None]
     assert [duration(t) for t in (5, 200, 8000)] == ["5 s", "3 min", "2.2 h"]
 
 
@@ -316,7 +329,7 @@ def test_a_killed_runner_loses_only_the_job_in_flight(folder):
     assert ended(start(folder)) == 0
     store = Store(folder / "rows.jsonl")
     assert sorted(row["run"] for row in store.rows.values()) == list(range(6))
-    assert sum(calls(folder).values()) <= 7  # six jobs, and at most the one that was in flight once more
+    assert sum(calls(folder).values()) <= 7  # six fits, and at most the one that was in flight once more
 
 
 def test_two_runners_share_a_store_and_no_job_is_done_twice(folder):
@@ -367,21 +380,21 @@ def test_every_run_has_data_of_its_own_where_a_seed_is_asked_for(folder):
         fitted = Concat(2, random_state=row["run"]).fit(known.views)
         assert row["acc"] == clustering_scores(known.labels, fitted.labels_)["acc"]
     fixed = spec_in(folder, ["Concat"], data=[{**data, "seed": ""}], missing=[0], runs=2)
-    assert not {job.key for job in spec.jobs()} & {job.key for job in fixed.jobs()}
+    assert not {fit.key for fit in spec.fits()} & {fit.key for fit in fixed.fits()}
     methods = [{"name": "a", "use": "ACOVA", "settings": TINY}]
-    assert len(grouped(spec_in(folder, methods, data=[data], missing=[0], runs=2).jobs())) == 2
+    assert len(grouped(spec_in(folder, methods, data=[data], missing=[0], runs=2).fits())) == 2
 
 
 def test_a_data_set_may_have_rates_of_its_own(folder):
     data = [{"name": "toy", "source": "toy.npz"}, {"name": "as it comes", "source": "toy.npz", "missing": [0]}]
     spec = spec_in(folder, ["Concat"], data=data, missing=[10, 50], runs=1)
-    assert [(job.data.name, job.missing) for job in spec.jobs()] == [("toy", 10), ("toy", 50), ("as it comes", 0)]
+    assert [(fit.data.name, fit.missing) for fit in spec.fits()] == [("toy", 10), ("toy", 50), ("as it comes", 0)]
     assert BenchSpec.from_dict(tomllib.loads(spec.to_toml()), spec.folder) == spec
     store = Store(folder / "rows.jsonl")
     assert run_bench(spec, store, n_jobs=1).done == 3
     results = Results.of(spec, store)
     assert len(results.means("acc")) == 3
-    assert [grid.columns for grid in grids(results, "acc")] == [
+    assert [table.columns for table in score_tables(results, "acc")] == [
         ["10 %", "50 %", "average rank"],
         ["0 %", "average rank"],
     ]

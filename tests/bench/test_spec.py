@@ -4,9 +4,10 @@ import pytest
 
 from acova.base import FileError, OptionError
 from acova.bench import BenchSpec, DataSpec, MethodSpec, paper_names, paper_spec
-from acova.bench.commands import seconds_of, settings_of, spread
-from acova.bench.fitting import keywords_of
-from acova.estimators import ACOVA, RECIPES, recipe_values
+from acova.bench.methods import setting_names
+from acova.cli.bench import seconds_of, settings_of, spread
+from acova.estimators import ACOVA, RECIPES
+from acova.estimators.recipes import recipe_values
 from acova.estimators.registry import METHODS
 
 
@@ -20,8 +21,8 @@ def test_the_papers_experiments_survive_a_round_trip_through_toml(name):
     made = paper_spec(name)
     again = BenchSpec.from_dict(tomllib.loads(made.to_toml()))
     assert again == made
-    assert [job.key for job in again.jobs()] == [job.key for job in made.jobs()]
-    assert 0 < len(made.quickly().jobs()) <= len(made.jobs())
+    assert [fit.key for fit in again.fits()] == [fit.key for fit in made.fits()]
+    assert 0 < len(made.quickly().fits()) <= len(made.fits())
 
 
 def test_none_tuples_and_sweeps_come_through():
@@ -42,19 +43,19 @@ def test_the_papers_methods_are_classes_of_the_library_or_named_places():
     for name in paper_names():
         for method in paper_spec(name).methods:
             assert method.use in METHODS or ":" in method.use, (name, method.use)
-            known = keywords_of(method)
+            known = setting_names(method)
             assert ":" in method.use or not known or set(method.settings) <= set(known), (name, method.name)
 
 
 def test_jobs_are_the_product_and_runs_are_seeds():
-    jobs = spec(missing=[10, 30], methods=["Concat", "BSV"], runs=3).jobs()
-    assert len(jobs) == len({job.key for job in jobs}) == 2 * 2 * 3
-    assert [job.run for job in jobs[:3]] == [0, 1, 2]
+    fits = spec(missing=[10, 30], methods=["Concat", "BSV"], runs=3).fits()
+    assert len(fits) == len({fit.key for fit in fits}) == 2 * 2 * 3
+    assert [fit.run for fit in fits[:3]] == [0, 1, 2]
 
 
 def test_a_key_names_what_decides_the_result_and_nothing_else():
-    plain = spec().jobs()[0].key
-    assert spec(methods=[{"name": "other name", "use": "Concat"}], title="t", record=["history"]).jobs()[0].key == plain
+    plain = spec().fits()[0].key
+    assert spec(methods=[{"name": "other name", "use": "Concat"}], title="t", record=["history"]).fits()[0].key == plain
     for change in (
         {"methods": [{"name": "Concat", "settings": {"balance": True}}]},
         {"missing": [51]},
@@ -62,23 +63,23 @@ def test_a_key_names_what_decides_the_result_and_nothing_else():
         {"data": [{"name": "digits", "views": ["pixels", "fourier"]}]},
         {"alone": True},
     ):
-        assert spec(**change).jobs()[0].key != plain
+        assert spec(**change).fits()[0].key != plain
     # The preset of a data set counts as if it were written out.
     written = {"name": "ACOVA", "preset": False, "settings": dict(ACOVA.presets["cub"])}
-    by_preset, by_hand = (spec(data=["cub"], methods=[m]).jobs()[0].key for m in ("ACOVA", written))
+    by_preset, by_hand = (spec(data=["cub"], methods=[m]).fits()[0].key for m in ("ACOVA", written))
     assert by_preset == by_hand
     # So do settings for one data set alone, on that one.
     alone = {"name": "Concat", "on": {"digits": {"balance": True}, "cub": {"standardize": False}}}
     whole = {"name": "Concat", "settings": {"balance": True}}
-    assert spec(methods=[alone]).jobs()[0].key == spec(methods=[whole]).jobs()[0].key
+    assert spec(methods=[alone]).fits()[0].key == spec(methods=[whole]).fits()[0].key
 
 
 def test_a_key_names_what_a_recipe_stands_for(monkeypatch):
     """Rows of an earlier recipe are not taken for rows of this one; keywords that are given do not depend on it."""
     given = {"name": "ACOVA", "settings": {"learning_rate": 0.5}}
-    before = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
+    before = [spec(methods=[method]).fits()[0].key for method in ("ACOVA", given, "DCP")]
     monkeypatch.setitem(RECIPES["shared"], "learning_rate", 0.25)
-    after = [spec(methods=[method]).jobs()[0].key for method in ("ACOVA", given, "DCP")]
+    after = [spec(methods=[method]).fits()[0].key for method in ("ACOVA", given, "DCP")]
     assert after[0] != before[0]
     assert after[1:] == before[1:]
     monkeypatch.setitem(RECIPES["shared"], "assignment", 0.0)  # an ingredient left out is as if there were none

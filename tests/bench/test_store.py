@@ -76,7 +76,7 @@ def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path):
     Store(path).append([row(KEYS[0]), row(KEYS[1])])
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
-    with pytest.warns(DataWarning, match=r"rows\.jsonl, line 2 is unfinished.*its job is run again"):
+    with pytest.warns(DataWarning, match=r"rows\.jsonl, line 2 is unfinished.*its fit is run again"):
         store = Store(path)
     assert list(store.rows) == [KEYS[0]]
     store.append([row(KEYS[2])])

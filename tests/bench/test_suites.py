@@ -10,7 +10,7 @@ from sklearn.cluster import SpectralClustering
 from sklearn.impute import KNNImputer
 
 from acova.bench import BenchSpec
-from acova.bench.fitting import load_data
+from acova.bench.sources import load_data
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
 
@@ -30,7 +30,7 @@ def script(monkeypatch):
 @pytest.mark.parametrize("name", ["narrow", "public", "real", "stress", "stress_kept", "unseen"])
 def test_suites_are_read(name):
     spec = BenchSpec.from_toml(BENCHMARKS / f"{name}.toml")
-    assert BenchSpec.from_dict({**_content(spec), "name": name}, spec.folder).jobs()[0].key == spec.jobs()[0].key
+    assert BenchSpec.from_dict({**_content(spec), "name": name}, spec.folder).fits()[0].key == spec.fits()[0].key
 
 
 def _content(spec):
@@ -70,8 +70,8 @@ def test_the_stress_suite_has_the_shapes_that_its_names_say():
 def test_the_real_suite_has_23_data_sets_and_one_rule_of_scaling():
     spec = BenchSpec.from_toml(BENCHMARKS / "real.toml")
     assert len(spec.data) == 23
-    assert len(spec.jobs()) == 23 * len(spec.methods) * 3
-    assert {job.missing for job in spec.jobs() if job.data.name in ("tcga_acc", "3sources416")} == {0}
+    assert len(spec.fits()) == 23 * len(spec.methods) * 3
+    assert {fit.missing for fit in spec.fits() if fit.data.name in ("tcga_acc", "3sources416")} == {0}
     foreign = [method for method in spec.methods if ":" in method.use]
     assert {method.scale for method in foreign} == {"auto"}
     assert {m.settings["standardize"] for m in spec.methods if m.name in ("KNNImpute", "Concat")} == {"auto"}

@@ -11,14 +11,21 @@ from acova.bench import BenchSpec, Store, paper_names, paper_spec
 from acova.bench.cells import COLUMNS, Results, value_of
 from acova.bench.charts import joined
 from acova.bench.figures import FIGURES, write_figures
+from acova.bench.score_tables import (
+    comparison,
+    comparison_markdown,
+    difference_tables,
+    score,
+    score_tables,
+    write_tables,
+)
 from acova.bench.statistics import compare, holm, interval, nemenyi
-from acova.bench.tables import comparison, comparison_markdown, differences, grids, score, write_tables
 
 
-def place_of(job):
+def place_of(fit):
     """Return what a row says of the place of its fit."""
-    place = {"key": job.key, "dataset": job.data.name, "missing_percent": job.missing}
-    return {**place, "method": job.method.name, "run": job.run}
+    place = {"key": fit.key, "dataset": fit.data.name, "missing_percent": fit.missing}
+    return {**place, "method": fit.method.name, "run": fit.run}
 
 
 SCORES = {"BSV": [0.50, 0.40], "Concat": [0.61, 0.55], "KNNImpute": [0.60, 0.57]}
@@ -40,12 +47,12 @@ def results(tmp_path):
     held = {"name": "mine", "data": ["cub"], "methods": methods, "missing": [10, 30], "runs": 3, "metrics": ["acc"]}
     spec = BenchSpec.from_dict({**held, "published": "known.csv"}, folder=str(tmp_path))
     rows = []
-    for job in spec.jobs():
-        identity = {**place_of(job), "seconds": 2.0, "epochs": 4}
-        if job.method.name == "broken":
+    for fit in spec.fits():
+        identity = {**place_of(fit), "seconds": 2.0, "epochs": 4}
+        if fit.method.name == "broken":
             rows.append({**identity, "failed": "ValueError: too few features"})
-        elif job.method.name in SCORES and not (job.method.name == "Concat" and job.missing == 30 and job.run == 2):
-            acc = SCORES[job.method.name][job.missing == 30] + 0.01 * (job.run - 1)
+        elif fit.method.name in SCORES and not (fit.method.name == "Concat" and fit.missing == 30 and fit.run == 2):
+            acc = SCORES[fit.method.name][fit.missing == 30] + 0.01 * (fit.run - 1)
             rows.append({**identity, "acc": acc, "nmi": 0.5, "ari": 0.5, "purity": 0.5})
     store = Store(tmp_path / "rows.jsonl")
     store.append(rows)
@@ -66,8 +73,8 @@ def test_cells_are_means_over_runs_beside_published_values(results):
 
 
 def test_one_table_in_all_languages(results, tmp_path):
-    (grid,) = grids(results, "acc")
-    markdown, latex = grid.markdown(), grid.latex()
+    (table,) = score_tables(results, "acc")
+    markdown, latex = table.markdown(), table.latex()
     lines = {line.split("|")[1].strip(): line for line in markdown.splitlines() if line.startswith("| ")}
     assert "| .500 ± .010 (.520, -2.0) | .400 ± .010 (.380, +2.0) | 3.0 |" in lines["BSV"]
     assert "| **.610 ± .010** | <u>.545 ± .007</u><sup>1</sup> | 1.5 |" in lines["Concat"]
@@ -76,7 +83,7 @@ def test_one_table_in_all_languages(results, tmp_path):
     assert "<sup>2</sup> ValueError: too few features" in markdown
     assert r"Concat & \textbf{.610 $\pm$ .010} & \underline{.545 $\pm$ .007}\textsuperscript{1} & 1.5 \\" in latex
     assert latex.count(r"\\") == 1 + len(results.spec.methods)
-    assert [column.header for column in grid.rich().columns] == ["", "10 %", "30 %", "average rank"]
+    assert [column.header for column in table.rich().columns] == ["", "10 %", "30 %", "average rank"]
     paths = write_tables(results, tmp_path / "out")
     assert [path.name for path in paths] == ["mine.csv", "mine.md", "mine.tex"]
     table = pd.read_csv(paths[0])
@@ -87,14 +94,14 @@ def test_one_table_in_all_languages(results, tmp_path):
 
 def test_differences_to_a_reference_are_paired(results, tmp_path):
     """Only runs that both have count; the interval is that of scipy's paired test."""
-    assert differences(results) == []
+    assert difference_tables(results) == []
     own = replace(results, spec=replace(results.spec, reference="Concat", kind="variant"))
     shifted = {place: dict(row) for place, row in own.rows.items()}
     for run, acc in enumerate((0.51, 0.47, 0.55)):
         shifted["cub", 10.0, "BSV", run]["acc"] = acc
-    (grid,) = differences(replace(own, rows=shifted))
-    assert grid.title == "cub, ACC minus that of Concat, in points"
-    cells = {name: [cell.text for cell in row] for name, row in grid.rows}
+    (table,) = difference_tables(replace(own, rows=shifted))
+    assert table.title == "cub, ACC minus that of Concat, in points"
+    cells = {name: [cell.text for cell in row] for name, row in table.rows}
     assert list(cells) == ["BSV", "KNNImpute"]  # those that have runs
     test = stats.ttest_rel([51, 47, 55], [60, 61, 62])
     low, high = test.confidence_interval(0.95)
@@ -210,11 +217,11 @@ def made_up(spec, tmp_path):
         "embedding": {"points": points, "classes": classes},
     }
     rows = []
-    for job in spec.jobs():
+    for fit in spec.fits():
         scores = {name: float(rng.uniform(0.4, 0.9)) for name in ("acc", "nmi", "ari", "purity")}
         times = {"seconds": float(rng.uniform(1, 9)), "epochs": 10}
-        kept = {name: records[name] for name in job.record}
-        rows.append(json.loads(json.dumps({**place_of(job), **scores, **times, "records": kept})))
+        kept = {name: records[name] for name in fit.record}
+        rows.append(json.loads(json.dumps({**place_of(fit), **scores, **times, "records": kept})))
     store = Store(tmp_path / "rows.jsonl")
     store.append(rows)
     return Results.of(spec, store)
@@ -268,4 +275,4 @@ def test_no_rows_no_figure(tmp_path):
     empty = Results.of(paper_spec("table2"), Store(tmp_path / "none.jsonl"))
     assert write_figures(empty, tmp_path) == []
     assert comparison(empty) is None
-    assert grids(empty, "acc")  # published values alone
+    assert score_tables(empty, "acc")  # published values alone

@@ -92,7 +92,7 @@ def test_declared_categories_may_be_many():
 
 
 def fitted(frames, **more):
-    return ACOVA(2, **SMALL, **more).fit(frames)
+    return ACOVA.from_settings(2, **SMALL, **more).fit(frames)
 
 
 @pytest.fixture(scope="module")

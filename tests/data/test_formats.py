@@ -7,7 +7,8 @@ import scipy.io
 import scipy.sparse
 
 from acova.base import DataError, DataWarning
-from acova.data import Dataset, Views, has_class, inspect_data, read_views
+from acova.data import Dataset, Views, inspect_data, read_views
+from acova.data.files.formats import has_class
 from acova.estimators import KNNImpute
 
 RNG = np.random.default_rng(0)

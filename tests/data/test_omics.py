@@ -62,7 +62,7 @@ def test_modalities_are_views_and_absent_cells_lack_them(toy, mdata, file):
 
 
 def test_results_are_written_back(mdata, file, tmp_path):
-    model = ACOVA(3, **SMALL).fit(mdata)
+    model = ACOVA.from_settings(3, **SMALL).fit(mdata)
     assert model.annotate(mdata) is None
     table = model.assignments().loc[mdata.obs_names]
     np.testing.assert_array_equal(mdata.obs["acova_label"].astype(int), table["label"])
@@ -148,5 +148,5 @@ def test_features_in_common_are_no_samples_in_common():
 def test_the_same_as_frames(mdata):
     frames = {name: mod.to_df() for name, mod in mdata.mod.items()}
     settings = {**SMALL, "epochs": 2, "pretrain_epochs": 1, "warmup_epochs": 1}
-    one, other = ACOVA(3, **settings).fit(mdata), ACOVA(3, **settings).fit(frames)
+    one, other = ACOVA.from_settings(3, **settings).fit(mdata), ACOVA.from_settings(3, **settings).fit(frames)
     pd.testing.assert_frame_equal(one.assignments(), other.assignments())

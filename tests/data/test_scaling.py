@@ -3,17 +3,9 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from acova.base import DataError, OptionError
-from acova.data import (
-    BLOCK,
-    SCALINGS,
-    Scaling,
-    StoredViews,
-    Views,
-    features_of,
-    make_observed,
-    observed_counts,
-    scaled_moments,
-)
+from acova.data import SCALINGS, Scaling, StoredViews, Views, make_observed
+from acova.data.scaling import features_of, observed_counts, scaled_moments
+from acova.data.stored import BLOCK
 
 
 def example(dtype=np.float64, seed=0):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy_format
 
 from acova.base import DataError, OptionError
-from acova.data import StoredViews, Views, is_stored, make_observed
+from acova.data import StoredViews, Views, make_observed
+from acova.data.stored import is_stored
 
 N = 137
 ROW_GROUPS = (50, 1, 36, 50)
@@ -573,7 +574,8 @@ def test_no_file_stays_open(tmp_path, kind):
 MEASURE = """
 import sys
 import numpy as np
-from acova.data import BLOCK, Scaling, StoredViews
+from acova.data import Scaling, StoredViews
+from acova.data.stored import BLOCK
 
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) // 1024

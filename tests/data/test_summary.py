@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from acova.data import StoredViews, Summary, Views, count_patterns, summary
+from acova.data import StoredViews, Summary, Views, summary
+from acova.data.summary import count_patterns
 from conftest import make_toy
 
 

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acova.base import Streams
-from acova.engine import Processes, RunData, StreamedData, fill_noise
-from acova.engine.data import BLOCK
+from acova.engine import RunData, StreamedData
+from acova.engine.data import BLOCK, fill_noise
+from acova.engine.distributed import Processes
+from acova.functional import Batch
 
 N = 20 * BLOCK + 137
 
@@ -18,7 +20,8 @@ def reader(n_samples=N):
     numbers = torch.arange(n_samples, dtype=torch.float32).unsqueeze(1)
 
     def read(start, stop):
-        return [numbers[start:stop], -numbers[start:stop].expand(-1, 2)], torch.ones(stop - start, 2, dtype=torch.bool)
+        rows = numbers[start:stop]
+        return Batch([rows, -rows.expand(-1, 2)], torch.ones(stop - start, 2, dtype=torch.bool))
 
     return read
 
@@ -34,8 +37,9 @@ def epoch_of(data, epoch=0):
         noise = torch.zeros(1, data.resident.observed.shape[1], 2)
         fill_noise(noise[0], window.spans, Streams(3), epoch)
         for rows, _ in window.batches(100):
-            views, observed = data.resident.batch(rows)
+            views, observed, targets = data.resident.batch(rows)
             assert observed.all()
+            assert not targets
             assert torch.equal(views[1][0, :, 0], -views[0][0, :, 0])
             met.append(views[0][0, :, 0].long())
             noises.append(noise[0][rows[0]])
@@ -83,16 +87,15 @@ def test_processes_share_every_batch_of_one_process(kind, size):
     def make(processes):
         if kind == "streamed":
             return streamed(processes=processes)
-        views, observed = reader()(0, N)
-        share = processes.share(N)
-        parts = [view[share].unsqueeze(0) for view in views]
-        return RunData(parts, observed[share].unsqueeze(0), n_samples=N, processes=processes)
+        own = reader()(0, N).rows(processes.share(N))
+        parts = [view.unsqueeze(0) for view in own.views]
+        return RunData(parts, own.observed.unsqueeze(0), n_samples=N, processes=processes)
 
     def batches(data):
         found = []
         for window in data.windows([Streams(3)], 0):
             for rows, batch in window.batches(512):
-                found.append((set(data.resident.batch(rows)[0][0][0, :, 0].long().tolist()), batch))
+                found.append((set(data.resident.batch(rows).views[0][0, :, 0].long().tolist()), batch))
         return found
 
     alone = batches(make(Processes(0, 1)))
@@ -104,6 +107,25 @@ def test_processes_share_every_batch_of_one_process(kind, size):
         assert all(count == batch for _, count in parts)
 
 
+def test_a_batch_has_the_same_rows_of_every_run_s_own_data_set():
+    views, observed = [torch.randn(2, 6, 3), torch.randn(2, 6, 1)], torch.rand(2, 6, 2) < 0.5
+    targets = [view + 1 for view in views]
+    data = RunData(views, observed, targets=targets, data_set=[1, 0, 1])
+    rows = torch.tensor([[0, 5], [3, 3], [2, 1]])
+    batch = data.batch(rows)
+    for run, of in enumerate([1, 0, 1]):
+        whole = data.of_run(run)
+        for kind in ("views", "targets"):
+            for v, part in enumerate({"views": views, "targets": targets}[kind]):
+                assert torch.equal(getattr(batch, kind)[v][run], part[of, rows[run]])
+                assert torch.equal(getattr(whole, kind)[v], part[of])
+        assert torch.equal(batch.observed[run], observed[of, rows[run]])
+        assert torch.equal(whole.observed, observed[of])
+    shared = RunData([view[:1] for view in views], observed[:1], targets=[part[:1] for part in targets]).batch(rows)
+    assert torch.equal(shared.targets[0], targets[0][0][rows])
+    assert torch.equal(shared.observed, observed[0][rows])
+
+
 def test_a_window_holds_what_its_bytes_allow():
     narrow = StreamedData(reader(), N, [1, 2], torch.device("cpu"), window_bytes=18 * BLOCK * 12)
     assert narrow.blocks == 18
@@ -111,11 +133,11 @@ def test_a_window_holds_what_its_bytes_allow():
 
 
 def test_samples_to_place_clusters_by_come_from_all_over_the_file():
-    views, observed = streamed().of_run(0)
+    views, observed, _ = streamed().of_run(0)
     numbers = views[0][:, 0].numpy()
     assert len(numbers) == len(observed) == 16 * BLOCK
     assert len(np.unique(numbers)) == len(numbers)
     assert numbers.min() == 0
     assert numbers.max() > 0.9 * N
-    few, _ = streamed(BLOCK + 5).of_run(0)
-    assert torch.equal(few[0][:, 0], torch.arange(BLOCK + 5.0))
+    few = streamed(BLOCK + 5).of_run(0)
+    assert torch.equal(few.views[0][:, 0], torch.arange(BLOCK + 5.0))

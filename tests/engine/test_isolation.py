@@ -1,5 +1,6 @@
 """A fit neither reads nor leaves anything in the process: generators, switches, modes."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
@@ -8,15 +9,17 @@ import pytest
 import torch
 
 from acova import kernels
-from acova.base import OptionError, draw_seed
-from acova.engine import gpu_for_training
+from acova.base import OptionError
+from acova.base.seeds import draw_seed
+from acova.engine.runtime import gpu_for_training
 from acova.estimators import fit_many
+from acova.estimators._deep import DeepClusterer
 from acova.estimators.registry import METHODS
 from conftest import SMALL, make_toy
 
 TINY = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 2, "device": "cpu"}
 TINY |= {"imputer_epochs": 2, "initial_epochs": 2, "iterations": 2}
-DEEP = [name for name in METHODS if hasattr(METHODS[name], "_new_network")]
+DEEP = [name for name in METHODS if issubclass(METHODS[name], DeepClusterer)]
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +28,9 @@ def data():
 
 
 def new(name, seed=0, **more):
-    known = METHODS[name]().get_params()
-    return METHODS[name](3, **{k: v for k, v in {**TINY, **more}.items() if k in known} | {"random_state": seed})
+    known = METHODS[name].setting_names()
+    settings = {k: v for k, v in {**TINY, **more}.items() if k in known}
+    return METHODS[name].from_settings(3, **settings | {"random_state": seed})
 
 
 def bits(model):
@@ -93,11 +97,13 @@ def test_initial_weights_are_those_of_torchs_generator_with_the_same_seed(data, 
     """Results of earlier versions, which seeded the global generator, stay valid."""
     job = new(name)._prepare(data, None).jobs[0]
     ours = job.network().state_dict()
-    module = {"MVP": "mvp", "DCP": "dcp", "DSIMVC": "dsimvc", "CPSPAN": "aligned", "PMIMC": "aligned"}
-    monkeypatch.setattr(f"acova.estimators.{module.get(name, 'recipe')}.generator", lambda _: None)
+    seeds, modules = [], [module for name, module in sys.modules.items() if name.startswith("acova.")]
+    for module in (module for module in modules if hasattr(module, "generator")):
+        monkeypatch.setattr(module, "generator", seeds.append)  # which gives None: the global generator
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(job.streams.integer("weights"))
         theirs = job.network().state_dict()
+    assert seeds == [job.streams.integer("weights")]
     assert ours.keys() == theirs.keys()
     for key, value in ours.items():
         assert torch.equal(value, theirs[key]), key

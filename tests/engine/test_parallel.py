@@ -7,7 +7,8 @@ import torch
 
 from acova import ACOVA
 from acova.base import OptionError
-from acova.engine import multiplications, parallel, single_threaded, threads, threads_for
+from acova.engine import parallel
+from acova.engine.parallel import multiplications, single_threaded, threads, threads_for
 from acova.networks import MultiViewVAE
 from conftest import SMALL
 
@@ -66,7 +67,7 @@ def test_a_number_that_cannot_be(monkeypatch):
         pass
     monkeypatch.setenv("ACOVA_THREADS", "many")
     with pytest.raises(OptionError, match=r"ACOVA_THREADS must be a number of threads, at least 1; got 'many'"):
-        ACOVA(2, **SMALL).fit([[[0.0], [1.0], [2.0]]])
+        ACOVA.from_settings(2, **SMALL).fit([[[0.0], [1.0], [2.0]]])
 
 
 def test_other_threads_keep_their_number():
@@ -102,14 +103,14 @@ def test_a_small_fit_takes_one_thread_a_large_one_more(toy, monkeypatch):
         return encode(network, *given)
 
     monkeypatch.setattr(MultiViewVAE, "encode", watched)
-    model = ACOVA(3, **SMALL).fit(toy[0])
+    model = ACOVA.from_settings(3, **SMALL).fit(toy[0])
     model.predict(toy[0])
     assert set(seen) == {1}
     assert torch.get_num_threads() == 3
     products = multiplications(model.network_, SMALL["batch_size"])
     seen.clear()
     monkeypatch.setattr(parallel, "_PRODUCTS_OF_A_THREAD", products // 2)
-    ACOVA(3, **SMALL).fit(toy[0]).score(toy[0])
+    ACOVA.from_settings(3, **SMALL).fit(toy[0]).score(toy[0])
     assert {2, 3} <= set(seen)  # a step has 32 rows, and inference all
     assert torch.get_num_threads() == 3
 

@@ -1,6 +1,7 @@
 import os
 import random
 import signal
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ import torch
 from test_trainer import Linear, phase_of
 
 from acova.base import RunFolderError, Streams
-from acova.engine import Keeper, ParameterGroup, RunData, Runs, Terminated, Trainer, read_state
-from acova.engine.state import write_state
+from acova.engine import ParameterGroup, RunData, Runs, Trainer
+from acova.engine.state import Keeper, Terminated, read_state, write_state
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +70,35 @@ def test_a_killed_training_goes_on_to_the_very_same_end(data, tmp_path, killed_a
 
 def _named(phases):
     return [replace(phase, name=name) for phase, name in zip(phases, ("one", "two"), strict=True)]
+
+
+def test_a_resumed_phase_is_not_prepared_again_and_goes_on_with_its_own_data(tmp_path):
+    def begun(path, epochs, resumed=None):
+        """Train on data that the phase scales before its first step, and that belong to the state."""
+        own = RunData([torch.ones(1, 8, 3, dtype=torch.float64)], torch.ones(1, 8, 1, dtype=torch.bool), derived=True)
+        prepared, network, keeper = [], Linear(), Keeper(path, every=2)
+        keeper.resumed = resumed
+
+        def report(_, epoch, *__):
+            if epoch == epochs:
+                raise Killed
+
+        def prepare():
+            prepared.append(1)
+            own.views[0].mul_(3.0)
+
+        other = RunData([torch.zeros(1, 10, 3, dtype=torch.float64)], torch.ones(1, 10, 1, dtype=torch.bool))
+        trainer = Trainer(Runs([network]), other, [Streams(0)], report, keeper)
+        with suppress(Killed):
+            trainer.train(phase_of(epochs=5, data=own, prepare=prepare))
+        return network.weight.detach(), trainer.records, len(prepared)
+
+    whole = begun(tmp_path / "whole", None)
+    begun(tmp_path / "state", 2)
+    rest = begun(tmp_path / "state", None, read_state(tmp_path / "state")[0])
+    assert torch.equal(rest[0], whole[0])
+    assert rest[1] == whole[1]
+    assert (whole[2], rest[2]) == (1, 0)
 
 
 def test_an_interrupt_stops_after_the_step_and_loses_none(data, tmp_path):

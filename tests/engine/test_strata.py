@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from acova.base import Streams
-from acova.engine import RunData, StratifiedData, batch_sizes
+from acova.engine import RunData, StratifiedData
+from acova.engine.data import batch_sizes
 
 
 @pytest.mark.parametrize(
@@ -16,13 +17,13 @@ def test_what_becomes_of_the_last_batch(rule, expected):
     assert batch_sizes(1, 4, "joined") == [1]
 
 
-def held(n=10, runs=2):
+def data_of(n=10, runs=2):
     return RunData([torch.zeros(runs, n, 3)], torch.ones(runs, n, 1, dtype=torch.bool))
 
 
 def test_an_epoch_goes_through_the_chosen_rows_only():
     rows = torch.tensor([[1, 3, 5], [2, 4, 6]])
-    data = RunData(held().views, held().observed, rows=rows)
+    data = RunData(data_of().views, data_of().observed, rows=rows)
     for epoch in range(3):
         (window,) = data.windows([Streams(0), Streams(1)], epoch)
         parts = torch.cat([part for part, _ in window.batches(2)], dim=1)
@@ -34,7 +35,7 @@ def test_groups_are_gone_through_in_turn_and_batches_depend_on_their_number_alon
     streams = [Streams(0), Streams(1)]
 
     def batch(step):
-        (window,) = StratifiedData(held(), groups, 5).windows(streams, step)
+        (window,) = StratifiedData(data_of(), groups, 5).windows(streams, step)
         return window.order
 
     drawn = torch.stack([batch(step) for step in range(21)], dim=1)
@@ -54,4 +55,4 @@ def test_what_training_wrote_to_the_data_comes_back():
     data.views[0].zero_()
     data.load(kept)
     assert torch.equal(data.views[0], kept["data.0"])
-    assert held().state() == {}
+    assert data_of().state() == {}

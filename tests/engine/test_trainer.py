@@ -1,23 +1,15 @@
 import platform
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.engine import (
-    ParameterGroup,
-    Phase,
-    RunData,
-    Runs,
-    Trainer,
-    generator,
-    network_dtype,
-    resolve_device,
-    runs_that_fit,
-)
+from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer, generator
+from acova.engine.runtime import network_dtype, resolve_device, runs_that_fit
 
 
 class Linear(torch.nn.Module):
@@ -29,8 +21,8 @@ class Linear(torch.nn.Module):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.full((3,), float(start), dtype=torch.float64))
 
-    def loss(self, views, observed, noise):
-        errors = (views[0] @ self.weight - noise[:, 0]).square()
+    def loss(self, batch, noise):
+        errors = (batch.views[0] @ self.weight - noise[:, 0]).square()
         return {"total": errors, "first": errors * 2}
 
 
@@ -140,6 +132,24 @@ def test_a_phase_of_no_epochs_does_nothing(data):
     assert (weight == 0).all()
 
 
+def test_a_phase_is_prepared_before_its_first_step_and_may_have_data_of_its_own(data):
+    few = RunData([data.views[0][:, :4]], data.observed[:, :4])
+    seen, networks = [], [Linear(), Linear()]
+
+    def start(number):
+        seen.append(networks[number].weight.tolist())
+        with torch.no_grad():
+            networks[number].weight.fill_(2.0)
+
+    for number, (whole, own) in enumerate([(data, few), (few, None)]):
+        trainer = Trainer(Runs([networks[number]]), whole, [Streams(0)])
+        trainer.train(phase_of(epochs=0, prepare=partial(start, number)))  # also of a phase without epochs
+        trainer.train(phase_of(data=own, prepare=partial(start, number)))
+        assert len(trainer.records[0]) == 4
+    assert seen == [[0.0] * 3, [2.0] * 3] * 2
+    assert torch.equal(networks[0].weight, networks[1].weight)
+
+
 def test_training_that_diverges_says_so(data):
     def infinite(network, *_):
         return {"total": network.weight.sum() * torch.inf * torch.ones(4)}
@@ -163,7 +173,9 @@ def test_parameters_that_break_in_the_last_step_are_found(data, stacked):
 def test_the_error_names_the_run(data):
     networks = [Linear(0.0), Linear(0.0)]
     phase = phase_of(epochs=1, loss=lambda network, *given: {"total": given[-1][:, 0] * network.weight[0]})
-    trainer = Trainer(Runs(networks), RunData([data.views[0]], data.observed, held=[0, 0]), [Streams(0), Streams(1)])
+    trainer = Trainer(
+        Runs(networks), RunData([data.views[0]], data.observed, data_set=[0, 0]), [Streams(0), Streams(1)]
+    )
     with torch.no_grad():
         trainer.runs.parameters["weight"][1, 2] = torch.inf
     with pytest.raises(TrainingError, match=r"end of phase 'fit' of run 2\."):
@@ -208,7 +220,7 @@ import ctypes
 import resource
 from contextlib import nullcontext
 import torch
-from acova.engine import freed_memory_kept
+from acova.engine.runtime import freed_memory_kept
 
 ctypes.CDLL(None).mallopt(-3, 2**20)  # arrays get pages of their own, as the first ones of a process do
 for context in (nullcontext(), freed_memory_kept(torch.device("cuda")), freed_memory_kept(torch.device("cpu"))):
@@ -246,8 +258,9 @@ def test_every_run_learns_at_its_own_rate(rates):
 def test_a_run_stops_when_its_own_loss_stands_still():
     """A run whose targets are met at once stops early; the one beside it, far off, goes on as if alone."""
 
-    def loss(network, views, observed, noise):
-        return {"total": (views[0] @ network.weight - views[0].sum(1)).square() + 1.0}
+    def loss(network, batch, noise):
+        (view,) = batch.views
+        return {"total": (view @ network.weight - view.sum(1)).square() + 1.0}
 
     views, observed = torch.eye(3, dtype=torch.float64).expand(2, 3, 3), torch.ones(2, 3, 1, dtype=torch.bool)
     phase = phase_of(epochs=60, batch_size=3, loss=loss, patience=4, tol=1e-3)

@@ -110,7 +110,7 @@ def fitted(model, X, observed):
 def test_an_adversarial_data_set_is_fitted_or_refused(name, method):
     make, outcome = SETS[name]
     X, observed = make()
-    model = method(K, **(TINY if method is ACOVA else {"random_state": 0}))
+    model = method.from_settings(K, **(TINY if method is ACOVA else {"random_state": 0}))
     if outcome == "refused":
         with pytest.raises(
             DataError, match=r"View 'view_0', column \d holds .*e\+20\d in sample \d+: its mean and spread"
@@ -134,11 +134,11 @@ def test_an_adversarial_data_set_is_fitted_or_refused(name, method):
 def test_unscaled_extremes_are_refused_by_name():
     X, _ = scaled_cell(1e39)
     with pytest.raises(DataError, match="View 'view_0', column 2 holds 1e\\+39 in sample 5, too far from the data"):
-        ACOVA(K, **TINY, standardize=False, likelihood="gaussian").fit(X)
+        ACOVA.from_settings(K, **TINY, standardize=False, likelihood="gaussian").fit(X)
 
 
 def test_a_learning_rate_that_diverges_is_an_error_or_a_warning():
-    model = ACOVA(K, **{**TINY, "epochs": 30}, learning_rate=100.0, clip_norm=None)
+    model = ACOVA.from_settings(K, **{**TINY, "epochs": 30}, learning_rate=100.0, clip_norm=None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises((ConvergenceWarning, AcovaError), match=r"loss rose|empty|holds|finite"):

@@ -57,7 +57,7 @@ def test_a_useless_view_does_not_decide(kind):
     assert clustering_accuracy(groups, model.labels_) > 0.98
     assert model.view_trust_[:2].min() > 0.9
     assert model.view_trust_[2] < 0.05
-    assert model.agreement_between_views_[2, :2].max() < 0.1 < model.agreement_between_views_[0, 1]
+    assert model.view_agreement_[2, :2].max() < 0.1 < model.view_agreement_[0, 1]
     alone = AgreementGraph(4, random_state=0).fit({"rna": tables["rna"], kind: useless(kind)})
     assert clustering_accuracy(groups, alone.labels_) > 0.95  # no two views agree: what a partition explains decides
 
@@ -137,12 +137,13 @@ def test_the_number_of_neighbours_may_be_given(views):
         ({"n_neighbors": 0}, "n_neighbors must be an integer at least 1; got 0"),
         ({"n_neighbors": "many"}, "n_neighbors must be 'auto' or an integer at least 1; got 'many'"),
         ({"n_init": 0}, "n_init must be an integer at least 1; got 0"),
-        ({"view_weights": "agreement"}, "view_weights must be 'equal' or None, or .*; got 'agreement'"),
-        ({"view_weights": 2.0}, "view_weights must be None, 'equal' or a number for each view; got 2.0"),
-        ({"view_weights": [1, 2]}, r"view_weights must have one entry per view \(3\); got 2"),
+        ({"view_weights": "agrement"}, "view_weights must be 'agreement', 'equal' or a number .*; got 'agrement'"),
+        ({"view_weights": None}, r"view_weights must be one number per view \(3\), or one of .*; got None"),
+        ({"view_weights": 2.0}, r"view_weights must be one number per view \(3\), or one of .*; got 2.0"),
+        ({"view_weights": [1, 2]}, r"view_weights must be one number per view \(3\), or one of .*; got \[1, 2\]"),
         ({"view_weights": {"image": 1}}, "view_weights must name every view once"),
-        ({"view_weights": [1, -1, 0]}, "view_weights must be a number at least 0; got -1"),
-        ({"view_weights": [0, 0, 0]}, "view_weights must hold a number above 0"),
+        ({"view_weights": [1, -1, 0]}, "view_weights of 'text' must be a number at least 0; got -1"),
+        ({"view_weights": [0, 0, 0]}, "view_weights must be above 0 for at least one view"),
         ({"verbose": "yes"}, "verbose must be True or False"),
     ],
 )
@@ -218,7 +219,7 @@ def test_a_run_folder_holds_the_trust_and_the_scaled_rows(model, views, tmp_path
     model.save(tmp_path / "run")
     loaded = AgreementGraph.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.view_trust_, model.view_trust_)
-    np.testing.assert_array_equal(loaded.agreement_between_views_, model.agreement_between_views_)
+    np.testing.assert_array_equal(loaded.view_agreement_, model.view_agreement_)
     np.testing.assert_array_equal(loaded.latent_, model.latent_)
     np.testing.assert_array_equal(loaded.transform(views), model.transform(views))
     tensors = load_file(tmp_path / "run" / "model.safetensors")

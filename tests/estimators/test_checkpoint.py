@@ -15,9 +15,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from acova import ACOVA
-from acova.base import FileError, RunFolderError, folder_lock, sealed_json
-from acova.engine import read_state
-from acova.engine.state import write_state
+from acova.base import FileError, RunFolderError
+from acova.base.files import sealed_json
+from acova.base.locks import folder_lock
+from acova.engine.state import read_state, write_state
 from acova.estimators import fit_many
 from conftest import SMALL
 
@@ -124,7 +125,7 @@ def killed_after(model, views, epochs, monkeypatch):
         if len(seen) == epochs:
             raise Killed
 
-    from acova.engine import Keeper
+    from acova.engine.state import Keeper
 
     original = Keeper.keep
     with monkeypatch.context() as patch:
@@ -136,15 +137,15 @@ def killed_after(model, views, epochs, monkeypatch):
 @pytest.mark.parametrize("random_state", [0, None])
 def test_a_second_fit_goes_on_and_cleans_up(toy, tmp_path, monkeypatch, random_state):
     settings = {**SETTINGS, "random_state": random_state, "checkpoint": tmp_path / "state", "checkpoint_every": 2}
-    killed = ACOVA(3, **settings)
+    killed = ACOVA.from_settings(3, **settings)
     killed_after(killed, toy[0], 31, monkeypatch)  # inside the second run
     seed = killed.seed_
     assert (tmp_path / "state" / "run-0.safetensors").exists()
-    model = ACOVA(3, **settings).fit(toy[0])
+    model = ACOVA.from_settings(3, **settings).fit(toy[0])
     assert not (tmp_path / "state").exists()
     assert model.seed_ == seed
     if random_state is not None:
-        whole = ACOVA(3, **{**settings, "checkpoint": None}).fit(toy[0])
+        whole = ACOVA.from_settings(3, **{**settings, "checkpoint": None}).fit(toy[0])
         np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
         np.testing.assert_array_equal(model.objectives_, whole.objectives_)
         assert len(model.history_) == len(whole.history_) == 22
@@ -152,32 +153,34 @@ def test_a_second_fit_goes_on_and_cleans_up(toy, tmp_path, monkeypatch, random_s
 
 def test_another_fit_is_not_mixed_with_the_kept_one(toy, tmp_path, monkeypatch):
     settings = {**SETTINGS, "checkpoint": tmp_path / "state", "checkpoint_every": 1}
-    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    killed_after(ACOVA.from_settings(3, **settings), toy[0], 3, monkeypatch)
     with pytest.raises(RunFolderError, match=r"holds another fit: alpha \(10.0 there, 3.0 now\) differ.*delete this"):
-        ACOVA(3, **settings, alpha=3.0).fit(toy[0])
+        ACOVA.from_settings(3, **settings, alpha=3.0).fit(toy[0])
     with pytest.raises(RunFolderError, match="another fit: seed"):
-        ACOVA(3, **{**settings, "random_state": 1}).fit(toy[0])
+        ACOVA.from_settings(3, **{**settings, "random_state": 1}).fit(toy[0])
     with pytest.raises(RunFolderError, match="another fit: data"):
-        ACOVA(3, **settings).fit(toy[0].take(slice(1, None)))
+        ACOVA.from_settings(3, **settings).fit(toy[0].take(slice(1, None)))
     (tmp_path / "state" / "checkpoint.json").write_text("{")
     with pytest.raises(RunFolderError, match=r"checkpoint.json is damaged"):
-        ACOVA(3, **settings).fit(toy[0])
+        ACOVA.from_settings(3, **settings).fit(toy[0])
 
 
 def test_a_folder_with_other_files_is_left_alone(toy, tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(RunFolderError, match="folder with other files"):
-        ACOVA(3, **SETTINGS, checkpoint=tmp_path).fit(toy[0])
+        ACOVA.from_settings(3, **SETTINGS, checkpoint=tmp_path).fit(toy[0])
     assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
 def test_many_fits_keep_one_checkpoint_together(toy, tmp_path):
-    models = [ACOVA(3, **{**SMALL, "random_state": run}) for run in range(2)]
+    models = [ACOVA.from_settings(3, **{**SMALL, "random_state": run}) for run in range(2)]
     with pytest.raises(ValueError, match=r"fit_many: .*checkpoint"):
         fit_many([ACOVA(3, checkpoint="x"), ACOVA(3)], toy[0])
     fit_many(models, toy[0], checkpoint=tmp_path / "state")
     assert not (tmp_path / "state").exists()
-    np.testing.assert_array_equal(models[1].labels_, ACOVA(3, **{**SMALL, "random_state": 1}).fit(toy[0]).labels_)
+    np.testing.assert_array_equal(
+        models[1].labels_, ACOVA.from_settings(3, **{**SMALL, "random_state": 1}).fit(toy[0]).labels_
+    )
 
 
 # --- whose files, damaged files, full disks -----------------------------------------------------
@@ -186,10 +189,10 @@ def test_many_fits_keep_one_checkpoint_together(toy, tmp_path):
 def test_files_of_the_user_stay(toy, tmp_path, monkeypatch):
     folder = tmp_path / "state"
     settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
-    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    killed_after(ACOVA.from_settings(3, **settings), toy[0], 3, monkeypatch)
     (folder / "mine.txt").write_text("precious")
     (folder / "config.json").write_text("mine, too")
-    ACOVA(3, **settings).fit(toy[0])
+    ACOVA.from_settings(3, **settings).fit(toy[0])
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "mine.txt"]
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
@@ -198,7 +201,7 @@ def test_many_fits_leave_files_of_the_user_alone(toy, tmp_path):
     folder = tmp_path / "state"
     folder.mkdir()
     (folder / "checkpoint.json").write_text("of another fit")
-    fit_many([ACOVA(3, **SMALL)], toy[0], checkpoint=folder)
+    fit_many([ACOVA.from_settings(3, **SMALL)], toy[0], checkpoint=folder)
     assert [path.name for path in folder.iterdir()] == ["checkpoint.json"]
 
 
@@ -215,11 +218,11 @@ def test_a_full_disk_is_the_librarys_error_and_the_fit_can_go_on(toy, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr("acova.base.files.os.fsync", full)
         with pytest.raises(FileError, match=r"writing .*state.* failed: No space left on device"):
-            ACOVA(3, **settings).fit(toy[0])
+            ACOVA.from_settings(3, **settings).fit(toy[0])
     assert (tmp_path / "state").exists() == (moment == "state")
     assert not list(tmp_path.rglob("*.part"))
-    model = ACOVA(3, **settings).fit(toy[0])
-    whole = ACOVA(3, **{**settings, "checkpoint": None}).fit(toy[0])
+    model = ACOVA.from_settings(3, **settings).fit(toy[0])
+    whole = ACOVA.from_settings(3, **{**settings, "checkpoint": None}).fit(toy[0])
     np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
     assert list(tmp_path.iterdir()) == []
 
@@ -227,7 +230,7 @@ def test_a_full_disk_is_the_librarys_error_and_the_fit_can_go_on(toy, tmp_path, 
 def test_the_part_of_a_head_that_a_kill_left_is_no_hindrance(toy, tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / ".checkpoint.json.99.part").write_text("{")
-    ACOVA(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
+    ACOVA.from_settings(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -236,7 +239,7 @@ def test_a_second_fit_in_the_same_folder_waits_its_turn(toy, tmp_path):
 
     def other():
         try:
-            ACOVA(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
+            ACOVA.from_settings(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
         except RunFolderError as error:
             refused.append(str(error))
 
@@ -252,9 +255,11 @@ def test_a_second_fit_in_the_same_folder_waits_its_turn(toy, tmp_path):
 def test_a_flipped_bit_is_refused_or_changes_nothing(toy, tmp_path, monkeypatch, name):
     folder = tmp_path / "state"
     settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
-    killed_after(ACOVA(3, **settings), toy[0], 43, monkeypatch)  # the last epoch but one of the second run
+    killed_after(
+        ACOVA.from_settings(3, **settings), toy[0], 43, monkeypatch
+    )  # the last epoch but one of the second run
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    whole = ACOVA(3, **settings).fit(toy[0])
+    whole = ACOVA.from_settings(3, **settings).fit(toy[0])
     rng, refused = random.Random(0), 0
     for _ in range(12):
         folder.mkdir(exist_ok=True)
@@ -264,7 +269,7 @@ def test_a_flipped_bit_is_refused_or_changes_nothing(toy, tmp_path, monkeypatch,
                 changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
             (folder / file).write_bytes(changed)
         try:
-            model = ACOVA(3, **settings).fit(toy[0])
+            model = ACOVA.from_settings(3, **settings).fit(toy[0])
         except RunFolderError:
             refused += 1
             continue
@@ -287,7 +292,7 @@ HEADS = {
 @pytest.mark.parametrize("random_state", [0, None])
 def test_a_foreign_or_damaged_head_says_so(toy, tmp_path, head, random_state):
     (tmp_path / "checkpoint.json").write_bytes(HEADS[head])
-    model = ACOVA(3, **{**SMALL, "random_state": random_state}, checkpoint=tmp_path)
+    model = ACOVA.from_settings(3, **{**SMALL, "random_state": random_state}, checkpoint=tmp_path)
     with pytest.raises(RunFolderError, match=r"checkpoint.json is (damaged .*Delete its folder|no checkpoint)"):
         model.fit(toy[0])
     assert (tmp_path / "checkpoint.json").read_bytes() == HEADS[head]
@@ -296,8 +301,8 @@ def test_a_foreign_or_damaged_head_says_so(toy, tmp_path, head, random_state):
 def test_a_state_of_an_unknown_phase_is_no_trained_model(toy, tmp_path, monkeypatch):
     folder = tmp_path / "state"
     settings = {**SETTINGS, "checkpoint": folder, "checkpoint_every": 1}
-    killed_after(ACOVA(3, **settings), toy[0], 3, monkeypatch)
+    killed_after(ACOVA.from_settings(3, **settings), toy[0], 3, monkeypatch)
     state, runs = read_state(folder / "current-0.safetensors")
     write_state(folder / "current-0.safetensors", replace(state, phase="holidays"), runs)
     with pytest.raises(RunFolderError, match="of a phase 'holidays' that this fit lacks"):
-        ACOVA(3, **settings).fit(toy[0])
+        ACOVA.from_settings(3, **settings).fit(toy[0])

@@ -55,7 +55,7 @@ def test_the_odd_run_is_not_the_reference():
 
 @pytest.fixture(scope="module")
 def several(toy):
-    return ACOVA(3, **{**SMALL, "n_init": 3, "consensus": True}).fit(toy[0])
+    return ACOVA.from_settings(3, **{**SMALL, "n_init": 3, "consensus": True}).fit(toy[0])
 
 
 def test_a_consensus_is_the_mean_of_its_runs(several, toy):
@@ -63,7 +63,7 @@ def test_a_consensus_is_the_mean_of_its_runs(several, toy):
     assert len(ensemble.networks) == 3
     alone = []
     for run, network in enumerate(ensemble.networks):
-        one = ACOVA(3, **SMALL).fit(views)
+        one = ACOVA.from_settings(3, **SMALL).fit(views)
         one._adopt(type(ensemble).of_one(network))
         alone.append(one.predict_proba(views)[:, ensemble.orders[run]])
     mean = np.mean(alone, axis=0)

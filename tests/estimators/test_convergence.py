@@ -95,7 +95,7 @@ def test_doubts_are_warned_of_and_saved(tmp_path):
 def test_the_warning_of_a_network_points_at_the_call_of_fit():
     views, _ = make_toy(n_samples=60, missing=0.0)
     with pytest.warns(ConvergenceWarning, match="ACOVA: ") as caught:
-        ACOVA(3, **{**SMALL, "epochs": 1, "pretrain_epochs": 1, "warmup_epochs": 0}).fit(
+        ACOVA.from_settings(3, **{**SMALL, "epochs": 1, "pretrain_epochs": 1, "warmup_epochs": 0}).fit(
             views.take(np.zeros(9, dtype=int))
         )
     assert {each.filename for each in caught} == {__file__}

@@ -31,7 +31,7 @@ def test_every_stretch_of_dimensions_is_fused_under_its_own_matrix(missing):
 
 def test_matrices_are_learned_apart_saved_and_loaded(toy, tmp_path):
     views, _ = toy
-    model = ACOVA(3, **SMALL, n_correlations=2).fit(views)
+    model = ACOVA.from_settings(3, **SMALL, n_correlations=2).fit(views)
     assert model.correlations_.shape == (2, 3, 3)
     assert np.abs(model.correlations_[0] - model.correlations_[1]).max() > 1e-4
     np.testing.assert_allclose(model.correlation_, model.correlations_.mean(axis=0))
@@ -45,33 +45,33 @@ def test_matrices_are_learned_apart_saved_and_loaded(toy, tmp_path):
     again = ACOVA.load(tmp_path / "run")
     np.testing.assert_array_equal(again.correlations_, model.correlations_)
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    together = fit_many([ACOVA(3, **SMALL, n_correlations=n) for n in (2, 1)], views)
+    together = fit_many([ACOVA.from_settings(3, **SMALL, n_correlations=n) for n in (2, 1)], views)
     np.testing.assert_allclose(together[0].correlations_, model.correlations_, atol=1e-5)
     assert together[1].correlations_.shape == (1, 3, 3)
 
 
 def test_matrices_start_apart(toy):
-    model = ACOVA(3, **{**SMALL, "epochs": 0, "warmup_epochs": 0}, n_correlations=4).fit(toy[0])
+    model = ACOVA.from_settings(3, **{**SMALL, "epochs": 0, "warmup_epochs": 0}, n_correlations=4).fit(toy[0])
     apart = [np.abs(a - b).max() for n, a in enumerate(model.correlations_) for b in model.correlations_[:n]]
     assert min(apart) > 0.05
-    one = ACOVA(3, **{**SMALL, "epochs": 0, "warmup_epochs": 0}).fit(toy[0])
+    one = ACOVA.from_settings(3, **{**SMALL, "epochs": 0, "warmup_epochs": 0}).fit(toy[0])
     np.testing.assert_allclose(one.correlation_, model.correlations_[0], atol=1e-6)
 
 
 def test_what_cannot_be_counted(toy):
     with pytest.raises(OptionError, match=r"n_correlations must be at most latent_dim=4.*got 5"):
-        ACOVA(3, **SMALL, n_correlations=5).fit(toy[0])
+        ACOVA.from_settings(3, **SMALL, n_correlations=5).fit(toy[0])
     with pytest.raises(OptionError, match=r"n_correlations=2 counts learned matrices, but correlation=0\.3"):
-        ACOVA(3, **SMALL, n_correlations=2, correlation=0.3).fit(toy[0])
+        ACOVA.from_settings(3, **SMALL, n_correlations=2, correlation=0.3).fit(toy[0])
 
 
 def test_without_the_bound_only_the_alignment_is_trained(toy):
     views, _ = toy
     settings = {**SMALL, "recipe": "paper", "warmup_epochs": 0}
-    model = ACOVA(3, **settings, elbo_weight=0.0).fit(views)
+    model = ACOVA.from_settings(3, **settings, elbo_weight=0.0).fit(views)
     train = model.history_[model.history_["phase"] == "train"]
     np.testing.assert_allclose(train["total"], model.alpha * train["alignment"], rtol=1e-5)
-    start = ACOVA(3, **{**settings, "epochs": 0}).fit(views)
+    start = ACOVA.from_settings(3, **{**settings, "epochs": 0}).fit(views)
     np.testing.assert_allclose(model.means_, start.means_)  # nothing moves the clusters
     assert train["alignment"].iloc[-1] < train["alignment"].iloc[0]
 
@@ -80,7 +80,7 @@ def test_a_shorter_training_is_the_beginning_of_a_longer_one(toy):
     """With learning rates that do not depend on its length, as in the paper's procedure."""
     views, _ = toy
     given = {**SMALL, "learning_rate_decay": 0.995}
-    short, long = (ACOVA(3, **{**given, "epochs": epochs}).fit(views) for epochs in (3, 6))
+    short, long = (ACOVA.from_settings(3, **{**given, "epochs": epochs}).fit(views) for epochs in (3, 6))
     count = len(short.history_)
     numbers = [name for name in short.history_ if name != "phase"]
     np.testing.assert_array_equal(short.history_[numbers], long.history_[numbers].iloc[:count])

@@ -7,33 +7,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from quick import make_tiny as make
 from sklearn.utils.validation import check_is_fitted
 
 from acova import ACOVA, CPSPAN, Concat, Views
 from acova.base import DataError, OptionError
 from acova.data import make_observed, stack_views
-from acova.estimators import fit_many, list_methods, make_method
+from acova.estimators import fit_many, list_methods
+from acova.estimators._settings import setting_parameters
+from acova.estimators._validation import check_flag, rules_of
 from acova.estimators.registry import METHODS
 from conftest import make_toy
 
-TINY = {
-    **{"hidden": (8,), "latent_dim": 3, "feature_dim": 3, "batch_size": 32, "n_init": 1, "random_state": 0},
-    **{"pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1},
-    **{"imputer_epochs": 1, "initial_epochs": 1, "iterations": 1},
-}
 FIRST = ("X", "data")
 """What a method calls its samples."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-HAVE_RECIPES = ("ACOVA", "MoE", "WeightedFusion", "CoDE", "DVIMC")
-"""Methods whose recipe says what None stands for."""
-
-
-def make(name, **more):
-    known = METHODS[name]().get_params()
-    return make_method(name, n_clusters=3, **{k: v for k, v in TINY.items() if k in known}, **more)
 
 
 @pytest.fixture(scope="module", params=list_methods())
@@ -137,29 +126,28 @@ def test_pandas_output_keeps_the_samples_names(name, complete, form):
 def test_settings_may_be_numpy_numbers(name, complete, tmp_path):
     kinds = {int: np.int64, float: np.float64, bool: np.bool_}
     model = make(name)
-    ordinary = model.get_params()
+    ordinary = model.get_settings()
     as_numpy = {option: kinds[type(v)](v) for option, v in ordinary.items() if type(v) in kinds}
     if "hidden" in ordinary:
         as_numpy["hidden"] = tuple(map(np.int32, ordinary["hidden"]))
     assert "n_clusters" in as_numpy
-    other = make(name).set_params(**as_numpy).fit(complete)
+    other = type(model).from_settings(**{**ordinary, **as_numpy}).fit(complete)
     np.testing.assert_array_equal(other.labels_, model.fit(complete).labels_)
     other.save(tmp_path / "run")
     loaded = type(other).load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.predict(complete), other.labels_)
-    json.dumps(loaded.get_params())  # Python's own numbers again
+    json.dumps(loaded.get_settings())  # Python's own numbers again
+    if hasattr(other, "settings_"):
+        json.dumps(other.settings_)
+        assert loaded.settings_ == other.settings_
 
 
 def test_booleans_are_booleans_and_seeds_are_seeds(name, complete):
-    flags = {"consensus", "drop_last", "oracle_leak", "normalize_rows"} & set(METHODS[name]().get_params())
-    for option in sorted(flags):
-        left_open = option == "consensus" and name in (
-            "ACOVA",
-            "MoE",
-            "WeightedFusion",
-            "CoDE",
-            "DVIMC",
-        )  # to the recipe
+    parameters = setting_parameters(METHODS[name])
+    flags = {option for option, rule in rules_of(METHODS[name], list(parameters)).items() if rule is check_flag}
+    assert flags >= {"consensus", "drop_last", "oracle_leak", "normalize_rows", "verbose"} & {*parameters}
+    for option in sorted(flags - {"verbose"}):
+        left_open = parameters[option].default is None  # to the recipe
         for value in ("maybe", 1, *(() if left_open else (None,))):
             with pytest.raises(OptionError, match=f"{name}: {option} must be True or False; got {value!r}"):
                 make(name, **{option: value}).fit(complete)

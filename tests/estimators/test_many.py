@@ -5,9 +5,12 @@ import torch
 from acova import ACOVA
 from acova.base import OptionError, Streams
 from acova.data import make_observed
-from acova.engine import ALONE, Keeper, RunData, Runs
+from acova.engine import RunData, Runs
+from acova.engine.distributed import ALONE
+from acova.engine.state import Keeper
 from acova.estimators import fit_many
-from acova.training.phases import Job, train_together
+from acova.training.job import Job
+from acova.training.schedule import train_together
 from conftest import SMALL, make_toy
 
 
@@ -16,7 +19,7 @@ def jobs_of(n_runs, **settings):
     views, _ = make_toy(missing=0.0)
     jobs = []
     for run in range(n_runs):
-        model = ACOVA(3, **{**SMALL, "epochs": 4, "alpha": 5.0 + run, **settings})
+        model = ACOVA.from_settings(3, **{**SMALL, "epochs": 4, "alpha": 5.0 + run, **settings})
         observed = make_observed(len(views), 3, 0.1 * (run + 1), random_state=run)
         prepared = model.set_params(random_state=run)._prepare(views, observed)
         jobs += prepared.jobs
@@ -28,7 +31,7 @@ def train(jobs):
 
 
 def labels_of(run, job):
-    found = run.network.posterior(job.views, job.observed).mean
+    found = run.network.posterior(job.data.views, job.data.observed).mean
     return run.network.prior.log_responsibilities(found).argmax(1).numpy()
 
 
@@ -62,7 +65,7 @@ def test_the_stacked_loss_and_gradient_are_those_of_each_run():
     noise = torch.randn(3, 240, 2, 4, generator=torch.Generator().manual_seed(0))
     expected = []
     for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
-        parts = network.loss(job.views, job.observed, noise[run])
+        parts = network.loss(job.data.batch(), noise[run])
         network.zero_grad()
         parts["total"].sum().backward()
         gradients = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
@@ -70,10 +73,12 @@ def test_the_stacked_loss_and_gradient_are_those_of_each_run():
         network.zero_grad()
     runs = Runs(networks)
     data = RunData(
-        [torch.stack([job.views[v] for job in jobs]) for v in range(3)], torch.stack([job.observed for job in jobs])
+        [torch.stack([job.data.views[v] for job in jobs]) for v in range(3)],
+        torch.stack([job.data.observed for job in jobs]),
+        targets=[torch.stack([job.data.targets[v] for job in jobs]) for v in range(3)],
     )
     rows = torch.arange(240).expand(3, -1)
-    losses = runs.losses(type(networks[0]).loss, *data.batch(rows), noise)
+    losses = runs.losses(type(networks[0]).loss, data.batch(rows), noise)
     losses["total"].sum().backward()
     for run, (parts, gradients) in enumerate(expected):
         for name, value in parts.items():
@@ -87,7 +92,7 @@ def test_many_fits_are_the_single_fits():
     views, _ = make_toy(missing=0.0)
     masks = [make_observed(len(views), 3, rate, random_state=run) for run, rate in enumerate((0.2, 0.5, 0.5))]
     settings = [{"alpha": 3.0}, {"correlation": 0.3}, {"n_init": 2, "hidden": (16,)}]
-    build = lambda: [ACOVA(3, **{**SMALL, "random_state": r, **s}) for r, s in enumerate(settings)]  # noqa: E731
+    build = lambda: [ACOVA.from_settings(3, **{**SMALL, "random_state": r, **s}) for r, s in enumerate(settings)]  # noqa: E731
     many = fit_many(build(), views, masks)
     for model, single, mask in zip(many, build(), masks, strict=True):
         single.fit(views, observed=mask)
@@ -98,7 +103,7 @@ def test_many_fits_are_the_single_fits():
 
 def test_every_run_needs_its_own_estimator_and_mask():
     views, _ = make_toy()
-    model = ACOVA(3, **SMALL)
+    model = ACOVA.from_settings(3, **SMALL)
     with pytest.raises(OptionError, match=r"2 estimators \(1 distinct\) and 2 masks"):
         fit_many([model, model], views)
     with pytest.raises(OptionError, match="1 masks"):
@@ -107,9 +112,9 @@ def test_every_run_needs_its_own_estimator_and_mask():
 
 def test_jobs_share_what_is_the_same():
     views, _ = make_toy()
-    model = ACOVA(3, **SMALL | {"n_init": 3})
+    model = ACOVA.from_settings(3, **SMALL | {"n_init": 3})
     prepared = model._prepare(views, None)
-    assert len({id(job.views) for job in prepared.jobs}) == 1
+    assert len({id(job.data) for job in prepared.jobs}) == 1
     assert isinstance(prepared.jobs[0], Job)
     assert len({job.streams.integer("weights") for job in prepared.jobs}) == 3
     assert prepared.jobs[1].streams.integer("x") == Streams(model.seed_).child("run", 1).integer("x")

@@ -6,7 +6,8 @@ import torch
 from sklearn.impute import KNNImputer
 from sklearn.neighbors import NearestNeighbors
 
-from acova.data import Scaling, Views, make_observed, scaled_moments
+from acova.data import Scaling, Views, make_observed
+from acova.data.scaling import scaled_moments
 from acova.training import neighbours
 from acova.training.neighbours import fill_by_nearest, neighbour_means
 

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from quick import make
 
 from acova import ACOVA, BSV
-from acova.base import Streams
 from acova.clustering.kmeans import k_means, likely_clusters
 from acova.clustering.numbering import cluster_order, is_in_order, renumbered
 from acova.estimators import list_methods
+from acova.estimators._deep import DeepClusterer
 from acova.estimators.registry import METHODS
 from acova.metrics import clustering_scores
 from acova.training.consensus import Ensemble
@@ -82,13 +83,9 @@ def test_with_fewer_distinct_points_than_clusters_the_empty_ones_are_last():
 
 @pytest.mark.parametrize("name", [n for n in list_methods() if not hasattr(METHODS[n], "oracle_labels")])
 def test_a_renumbered_network_says_the_same_of_other_numbers(name):
-    from test_contract import make
-
-    if not hasattr(METHODS[name], "_new_network"):
+    if not issubclass(METHODS[name], DeepClusterer):
         pytest.skip("has no network")
-    model = make(name)._resolved()
-    model._suit(model, make_toy()[0])
-    network = model._new_network((4, 3), ("gaussian", "gaussian"), Streams(0))
+    network = make(name)._prepare(make_toy(sizes=(4, 3))[0], None).jobs[0].network()
     if hasattr(network.prior, "place"):
         size = network.prior.means.shape[1]
         network.prior.place(torch.randn(3, size), 1 + torch.rand(3, size))
@@ -107,7 +104,7 @@ def test_a_renumbered_network_says_the_same_of_other_numbers(name):
 
 
 def test_a_consensus_is_numbered_in_every_network(toy):
-    model = ACOVA(3, **SMALL | {"n_init": 3, "consensus": True}).fit(toy[0])
+    model = ACOVA.from_settings(3, **SMALL | {"n_init": 3, "consensus": True}).fit(toy[0])
     assert in_order(model.labels_, 3)
     np.testing.assert_array_equal(model._ensemble.orders, np.tile(np.arange(3), (3, 1)))
     np.testing.assert_array_equal(model.network_.prior.means.numpy(), model.means_)
@@ -127,8 +124,6 @@ def test_every_view_of_bsv_is_numbered_by_itself(toy):
 
 
 def test_the_oracle_of_hidden_cells_is_numbered_by_its_own_labels():
-    from test_contract import make
-
     views, _ = make_toy(missing=0.0)
     with pytest.warns(UserWarning, match="oracle_leak"):
         model = make("CPSPAN", oracle_leak=True).fit(views, observed=make_toy()[0].observed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_contract import make
+from quick import make
 
 from acova.data import Views, make_observed
 from acova.estimators import list_methods

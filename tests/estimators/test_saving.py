@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from acova import ACOVA
-from acova.base import DataWarning, FileError, RunFolderError, file_digest, sealed_json
+from acova.base import DataWarning, FileError, RunFolderError
+from acova.base.files import file_digest, sealed_json
 from acova.data import stack_views
 from acova.estimators import BSV, Concat, KNNImpute, load_method
 from acova.estimators.persistence import from_json, to_json
@@ -34,25 +35,10 @@ def test_a_loaded_model_predicts_the_same_bits(toy, fitted, run):
     np.testing.assert_array_equal(loaded.predict(only_text), fitted.predict(only_text))
 
 
-OLD = Path(__file__).with_name("run_of_format_3")
-"""A consensus of two runs, with the data and its probabilities, written before there were checksums."""
-
-
-def test_a_run_from_before_there_were_checksums_still_loads():
-    frames = {
-        name: pd.read_csv(OLD / f"data_{name}.csv", dtype={"id": str}).set_index("id") for name in ("image", "text")
-    }
-    model = load_method(OLD, device="cpu")
-    assert model.hidden == (4,)
-    assert model.consensus
-    assert list(model.index_[:3]) == ["000", "001", "002"]
-    assert list(model.history_.columns[:2]) == ["phase", "epoch"]
-    np.testing.assert_allclose(model.predict_proba(frames), pd.read_csv(OLD / "expected.csv"), atol=1e-4)
-
-
 def test_a_loaded_model_remembers_everything(fitted, run):
     loaded = ACOVA.load(run)
-    assert loaded.get_params() == fitted.get_params()
+    assert loaded.get_settings() == fitted.get_settings()
+    assert repr(loaded) == repr(fitted)
     for name in (
         "labels_",
         "probabilities_",
@@ -80,7 +66,7 @@ def test_names_matrices_and_frames_survive(toy, tmp_path):
         name: pd.DataFrame(a, index=[f"s{i}" for i in range(len(a))]).add_prefix("f")
         for name, a in zip(views.names, views.arrays, strict=True)
     }
-    model = ACOVA(3, **SMALL, correlation=np.eye(3) * 0.5 + 0.5, likelihood=("gaussian",) * 3).fit(frames)
+    model = ACOVA.from_settings(3, **SMALL, correlation=np.eye(3) * 0.5 + 0.5, likelihood=("gaussian",) * 3).fit(frames)
     model.save(tmp_path / "run")
     loaded = ACOVA.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.correlation, model.correlation)
@@ -92,7 +78,7 @@ def test_names_matrices_and_frames_survive(toy, tmp_path):
 def test_one_named_table_survives_with_its_rows_and_columns(toy, tmp_path):
     table, sizes = stack_views(toy[0])
     frame = pd.DataFrame(table, index=pd.RangeIndex(5, 5 + len(table))).add_prefix("f")
-    model = ACOVA(3, **SMALL, view_sizes=sizes).fit(frame)
+    model = ACOVA.from_settings(3, **SMALL, view_sizes=sizes).fit(frame)
     model.save(tmp_path / "run")
     loaded = ACOVA.load(tmp_path / "run")
     assert list(loaded.feature_names_in_) == list(frame.columns)
@@ -234,7 +220,7 @@ def test_a_flipped_bit_is_refused_or_harmless(fitted, run, name, count):
         except RunFolderError:
             refused += 1
             continue
-        assert loaded.get_params() == fitted.get_params(), where
+        assert loaded.get_settings() == fitted.get_settings(), where
         np.testing.assert_array_equal(loaded.probabilities_, fitted.probabilities_, err_msg=where)
         np.testing.assert_array_equal(loaded.means_, fitted.means_, err_msg=where)
         pd.testing.assert_frame_equal(loaded.history_, fitted.history_)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,13 @@ from joblib.parallel import BACKENDS
 from acova import ACOVA
 from acova.base import OptionError, ProcessError, TrainingError
 from acova.data import make_observed
-from acova.engine import multiplications, workers
+from acova.engine import workers
+from acova.engine.parallel import multiplications
 from acova.engine.workers import Exchange, worker_count
 from acova.estimators import CPSPAN, DCP, DSIMVC, MVP, PMIMC, fit_many
 from acova.training import schedule
 from acova.training.checkpoint import Checkpoint
+from acova.training.phases import Variational
 from conftest import SMALL, make_toy
 
 TINY = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 3}
@@ -146,20 +149,22 @@ def test_python_threads_start_processes_only_where_they_ask_for_them(free):
 
 def test_small_fits_start_no_processes(toy, free):
     free.setattr(schedule, "side_by_side", refused)
-    ACOVA(3, **TINY, n_init=3).fit(toy[0])
+    ACOVA.from_settings(3, **TINY, n_init=3).fit(toy[0])
 
 
 def test_processes_are_started_from_an_estimated_time_on(toy, free):
     """400 epochs of 8 steps: 8 ms each, and the time of the products; 15 s in all."""
     settings = {**TINY, "pretrain_epochs": 100, "warmup_epochs": 100, "epochs": 200}
-    jobs = ACOVA(3, **settings, n_init=10)._prepare(toy[0], None).jobs
+    jobs = ACOVA.from_settings(3, **settings, n_init=10)._prepare(toy[0], None).jobs
     seconds = 400 * 8 * (0.008 + multiplications(jobs[0].network(), 32) / 1.5e10)
     assert 25 < seconds < 27
     assert schedule._workers(jobs, 10) == 6
     assert schedule._workers(jobs, 1) == 1
-    short = ACOVA(3, **{**settings, "epochs": 0}, n_init=2)._prepare(toy[0], None).jobs
+    short = ACOVA.from_settings(3, **{**settings, "epochs": 0}, n_init=2)._prepare(toy[0], None).jobs
     assert schedule._workers(short, 2) == 2
-    shorter = ACOVA(3, **{**settings, "warmup_epochs": 0, "epochs": 0}, n_init=2)._prepare(toy[0], None).jobs
+    shorter = (
+        ACOVA.from_settings(3, **{**settings, "warmup_epochs": 0, "epochs": 0}, n_init=2)._prepare(toy[0], None).jobs
+    )
     assert schedule._workers(shorter, 2) == 1
 
 
@@ -167,12 +172,12 @@ def test_processes_are_started_from_an_estimated_time_on(toy, free):
 
 
 def test_a_consensus_side_by_side_is_that_of_one_run_after_the_other(toy, two):
-    build = lambda: ACOVA(3, **TINY, n_init=4, consensus=True, correlation_start="similarity").fit(toy[0])  # noqa: E731
+    build = lambda: ACOVA.from_settings(3, **TINY, n_init=4, consensus=True, correlation_start="similarity").fit(toy[0])  # noqa: E731
     assert_same(build(), one_by_one(build, two))
 
 
 def test_early_stopping_is_the_same(toy, two):
-    build = lambda: ACOVA(3, **SMALL | {"n_init": 2}, patience=2, tol=0.5).fit(toy[0])  # noqa: E731
+    build = lambda: ACOVA.from_settings(3, **SMALL | {"n_init": 2}, patience=2, tol=0.5).fit(toy[0])  # noqa: E731
     model = build()
     assert len(model.history_) < 25
     assert_same(model, one_by_one(build, two))
@@ -191,14 +196,14 @@ def test_many_fits_with_their_own_masks_are_the_same(two):
     masks = [make_observed(len(views), 3, 0.4, random_state=run) for run in range(3)]
 
     def build():
-        return fit_many([ACOVA(3, **{**TINY, "random_state": run}) for run in range(3)], views, masks)
+        return fit_many([ACOVA.from_settings(3, **{**TINY, "random_state": run}) for run in range(3)], views, masks)
 
     for model, other in zip(build(), one_by_one(build, two), strict=True):
         assert_same(model, other)
 
 
 def test_all_epochs_are_reported_and_every_one_once(toy, two):
-    jobs, reports = ACOVA(3, **TINY, n_init=3)._prepare(toy[0], None).jobs, []
+    jobs, reports = ACOVA.from_settings(3, **TINY, n_init=3)._prepare(toy[0], None).jobs, []
     runs = schedule.train_runs(jobs, lambda *values: reports.append(values))
     steps = [(phase, epoch, total) for phase, epoch, total, (_,) in reports]
     once = [(phase, epoch, n) for phase, n in (("pretrain", 2), ("warmup", 2), ("train", 3)) for epoch in (1, n)]
@@ -209,7 +214,7 @@ def test_all_epochs_are_reported_and_every_one_once(toy, two):
 
 
 def test_the_bar_counts_the_epochs_of_all_runs(toy, two, capfd):
-    ACOVA(3, **TINY, n_init=3, verbose=True).fit(toy[0])
+    ACOVA.from_settings(3, **TINY, n_init=3, verbose=True).fit(toy[0])
     out, err = capfd.readouterr()
     assert out == ""
     assert "21/21" in err
@@ -217,12 +222,12 @@ def test_the_bar_counts_the_epochs_of_all_runs(toy, two, capfd):
 
 def test_a_finished_fit_leaves_no_files(toy, two, tmp_path):
     two.setattr("tempfile.tempdir", str(tmp_path))
-    ACOVA(3, **TINY, n_init=2, checkpoint=tmp_path / "state").fit(toy[0])
+    ACOVA.from_settings(3, **TINY, n_init=2, checkpoint=tmp_path / "state").fit(toy[0])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_room_for_the_data_runs_go_one_after_the_other(toy, two):
-    build = lambda: ACOVA(3, **TINY, n_init=2).fit(toy[0])  # noqa: E731
+    build = lambda: ACOVA.from_settings(3, **TINY, n_init=2).fit(toy[0])  # noqa: E731
     with two.context() as patch:
         patch.setattr("tempfile.tempdir", "/proc/no such place")
         model = build()
@@ -248,42 +253,46 @@ def test_tensors_are_in_files_once_and_aligned_like_torchs_own():
 # --- errors, warnings, deaths -------------------------------------------------------------------
 
 
-class Warns(ACOVA):
-    @staticmethod
-    def _train(trainer, jobs, networks):
-        ACOVA._train(trainer, jobs, networks)
+class WarnedTraining(Variational):
+    def finish(self, group):
         for _ in range(2):
             warnings.warn("a view is odd", UserWarning, stacklevel=1)
+
+
+class Warns(ACOVA):
+    method = WarnedTraining()
 
 
 @pytest.mark.parametrize(("action", "count"), [("default", 1), ("always", 6)])
 def test_warnings_of_workers_are_given_here_by_the_filters_of_here(toy, two, action, count):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action)
-        Warns(3, **TINY, n_init=3).fit(toy[0])
+        Warns.from_settings(3, **TINY, n_init=3).fit(toy[0])
     assert [str(each.message) for each in caught if each.category is UserWarning] == ["a view is odd"] * count
 
 
 def test_the_error_of_a_worker_is_given_as_itself(toy, two):
     with pytest.raises(TrainingError, match=r"non-finite in epoch \d+ of phase 'pretrain'\. Keep standardize"):
-        ACOVA(3, **{**TINY, "pretrain_learning_rate": 1e30}, n_init=2).fit(toy[0])
+        ACOVA.from_settings(3, **{**TINY, "pretrain_learning_rate": 1e30}, n_init=2).fit(toy[0])
+
+
+class DeadlyTraining(Variational):
+    def phases(self, group):
+        if group.jobs[0].streams.integer("weights") == group.settings.get("deadly", None):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().phases(group)
 
 
 class Dies(ACOVA):
-    @staticmethod
-    def _train(trainer, jobs, networks):
-        if jobs[0].streams.integer("weights") == jobs[0].settings.deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-        ACOVA._train(trainer, jobs, networks)
-
-    deadly = None
+    method = DeadlyTraining()
 
 
 def test_a_worker_that_is_killed_gives_the_way_out_and_loses_no_finished_run(toy, two, tmp_path):
     settings = {**TINY, "n_init": 3, "checkpoint": tmp_path / "state"}
-    build = lambda: Dies(3, **settings)  # noqa: E731
+    build = lambda: Dies.from_settings(3, **settings)  # noqa: E731
     jobs = build()._prepare(toy[0], None).jobs
-    jobs[2].settings.deadly = jobs[2].streams.integer("weights")
+    deadly = jobs[2].settings.replaced(deadly=jobs[2].streams.integer("weights"))
+    jobs[2] = replace(jobs[2], settings=deadly)
     checkpoint = Checkpoint(tmp_path / "state", 1)
     checkpoint.open({"params": {}, "seed": 0, "data": ""})
     with pytest.raises(ProcessError, match=r"worker process .*memory.*n_jobs=.*ACOVA_JOBS.*checkpoint goes on"):
@@ -304,7 +313,7 @@ schedule._WORTH_PROCESSES = 0.0
 data, state = sys.argv[1:]
 parts = dict(np.load(data))
 views = Views.of({name: parts[name] for name in parts if name != "observed"}, parts["observed"])
-ACOVA(3, **SETTINGS, checkpoint=state).fit(views)
+ACOVA.from_settings(3, **SETTINGS, checkpoint=state).fit(views)
 """
 LONG = {**SMALL, "batch_size": 120, "n_init": 3, "checkpoint_every": 1}
 LONG |= dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), 50)
@@ -365,9 +374,9 @@ def test_signals_and_kills_lose_nothing_and_leave_no_process(toy, toy_file, tmp_
     monkeypatch.setattr(schedule.Keeper, "keep", lambda *args: (seen.append(1), keep(*args))[1])
     with monkeypatch.context() as patch:
         patch.setenv("ACOVA_JOBS", "1")
-        model = ACOVA(3, **LONG, checkpoint=folder).fit(toy[0])
+        model = ACOVA.from_settings(3, **LONG, checkpoint=folder).fit(toy[0])
         assert len(seen) < 3 * 150
-        whole = ACOVA(3, **{**LONG, "checkpoint_every": 10}).fit(toy[0])
+        whole = ACOVA.from_settings(3, **{**LONG, "checkpoint_every": 10}).fit(toy[0])
     assert_same(model, whole)
     assert list(tmp_path.iterdir()) == []
 
@@ -387,10 +396,10 @@ def test_a_state_of_before_goes_on(toy, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(schedule.Keeper, "keep", killed)
         with pytest.raises(SystemError):
-            ACOVA(3, **settings).fit(toy[0])
+            ACOVA.from_settings(3, **settings).fit(toy[0])
     (tmp_path / "state" / "current-1.safetensors").rename(tmp_path / "state" / "current.safetensors")
     monkeypatch.setattr(schedule.Keeper, "keep", lambda *args: (seen.append(1), keep(*args))[1])
-    model = ACOVA(3, **settings).fit(toy[0])
+    model = ACOVA.from_settings(3, **settings).fit(toy[0])
     assert len(seen) == 14
-    assert_same(model, ACOVA(3, **{**settings, "checkpoint": None}).fit(toy[0]))
+    assert_same(model, ACOVA.from_settings(3, **{**settings, "checkpoint": None}).fit(toy[0]))
     assert not Path(tmp_path / "state").exists()

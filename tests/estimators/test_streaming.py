@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 def streamed(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acova.estimators._base._IN_MEMORY", 0)
-        return ACOVA(3, **SETTINGS).fit(StoredViews.of(folder[0]))
+        return ACOVA.from_settings(3, **SETTINGS).fit(StoredViews.of(folder[0]))
 
 
 def test_a_streamed_fit_finds_the_clusters(folder, streamed):
@@ -61,24 +61,26 @@ def test_a_streamed_fit_finds_the_clusters(folder, streamed):
 def test_one_window_trains_as_in_memory(folder, monkeypatch):
     """Where the data fit into one window only the places of the samples differ: same blocks, same noise, same model."""
     arrays = {f"v{v}": np.load(folder[0] / f"v{v}.npy")[:900] for v in (0, 1)}
-    expected = ACOVA(3, **SETTINGS).fit(arrays)
+    expected = ACOVA.from_settings(3, **SETTINGS).fit(arrays)
     monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     np.savez(folder[0].parent / "x.npz", **arrays)
     paths = {}
     for name, array in arrays.items():
         paths[name] = folder[0].parent / f"{name}-few.npy"
         np.save(paths[name], array)
-    model = ACOVA(3, **SETTINGS).fit(paths)
+    model = ACOVA.from_settings(3, **SETTINGS).fit(paths)
     np.testing.assert_allclose(model.probabilities_, expected.probabilities_, atol=1e-6)
     np.testing.assert_allclose(model.objectives_, expected.objectives_, rtol=1e-6)
 
 
 def test_small_stored_views_are_read_as_a_whole(folder):
     paths = [folder[0] / "v0.npy", folder[0] / "v1.npy"]
-    model = ACOVA(3, **{**SETTINGS, "epochs": 1}).fit(paths)
+    model = ACOVA.from_settings(3, **{**SETTINGS, "epochs": 1}).fit(paths)
     assert not isinstance(model.labels_, np.memmap)
     arrays = [np.load(path) for path in paths]
-    np.testing.assert_array_equal(model.labels_, ACOVA(3, **{**SETTINGS, "epochs": 1}).fit(arrays).labels_)
+    np.testing.assert_array_equal(
+        model.labels_, ACOVA.from_settings(3, **{**SETTINGS, "epochs": 1}).fit(arrays).labels_
+    )
 
 
 def test_prediction_from_disk_is_prediction_from_memory(folder, streamed, monkeypatch):
@@ -109,7 +111,7 @@ def test_a_streamed_model_is_saved_and_loaded(streamed, tmp_path):
 def test_results_on_disk_go_with_the_model(folder, monkeypatch, tmp_path):
     monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model = ACOVA(3, **{**SETTINGS, "epochs": 0}).fit(StoredViews.of(folder[0]))
+    model = ACOVA.from_settings(3, **{**SETTINGS, "epochs": 0}).fit(StoredViews.of(folder[0]))
     assert list(tmp_path.iterdir())
     del model
     assert not list(tmp_path.iterdir())
@@ -143,7 +145,7 @@ def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 settings = dict(hidden=(16,), latent_dim=4, batch_size=4096, pretrain_epochs=1, warmup_epochs=1, epochs=1, device="cpu")
 for folder in sys.argv[1:]:
-    model = ACOVA(3, **settings, random_state=0).fit(StoredViews.of(folder))
+    model = ACOVA.from_settings(3, **settings, random_state=0).fit(StoredViews.of(folder))
     model.predict(StoredViews.of(folder))
     print(peak())
 """

@@ -8,9 +8,9 @@ from acova import ACOVA, Views
 from acova.base import OptionError, TrainingError
 from acova.clustering.graphs import agreement_weights, graph_clusters, view_agreement
 from acova.data import Scaling
-from acova.estimators.presets import auto_runs
 from acova.metrics import clustering_accuracy
-from acova.training.phases import reconstruction_weights
+from acova.training.costs import reconstruction_weights
+from acova.training.sizes import auto_runs
 from acova.training.view_weights import smoothed_views, trusted_views
 from conftest import SMALL, make_toy
 
@@ -40,11 +40,13 @@ def useless(kind: str) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["category", "another partition"])
 def test_a_view_that_no_other_supports_does_not_decide(kind):
     arrays, labels = useful_views()
-    model = ACOVA(4, **FEW).fit({**arrays, "useless": useless(kind)})
+    model = ACOVA.from_settings(4, **FEW).fit({**arrays, "useless": useless(kind)})
     assert clustering_accuracy(labels, model.labels_) > 0.95
     assert model.view_trust_[2] < 0.15
     assert min(model.view_trust_[:2]) > 0.5
-    equal = ACOVA(4, **FEW, view_weights="equal", cluster_start="fused").fit({**arrays, "useless": useless(kind)})
+    equal = ACOVA.from_settings(4, **FEW, view_weights="equal", cluster_start="fused").fit(
+        {**arrays, "useless": useless(kind)}
+    )
     assert clustering_accuracy(labels, equal.labels_) < 0.7
     np.testing.assert_array_equal(equal.view_trust_, 1)
 
@@ -54,18 +56,18 @@ def test_trust_is_the_agreement_of_the_scaled_views():
     views = Views.of({**arrays, "useless": useless("category")})
     scaling = Scaling.fit(views, ("zscore",) * 3)
     tables = [table.astype(np.float64) for table in scaling.transform(views)]
-    agreement, trust = trusted_views(ACOVA(4, view_weights="agreement"), views, scaling)
+    agreement, trust = trusted_views(ACOVA(4, view_weights="agreement")._resolved(), views, scaling)
     np.testing.assert_array_equal(agreement, view_agreement(tables, views.observed, 4))
     np.testing.assert_array_equal(trust, agreement_weights(agreement, tables, views.observed, 4))
     assert trust.max() == 1
-    known, none = trusted_views(ACOVA(4, view_weights="equal"), views, scaling)
+    known, none = trusted_views(ACOVA(4, view_weights="equal")._resolved(), views, scaling)
     assert none is None
     np.testing.assert_array_equal(known, 1)
 
 
 def test_where_no_views_agree_the_one_that_explains_more_features_is_trusted():
     arrays, labels = useful_views()
-    model = ACOVA(4, **FEW).fit({"rna": arrays["rna"], "useless": useless("category")})
+    model = ACOVA.from_settings(4, **FEW).fit({"rna": arrays["rna"], "useless": useless("category")})
     assert clustering_accuracy(labels, model.labels_) > 0.95
     assert model.view_trust_[0] == 1
     assert model.view_trust_[1] < 0.4
@@ -74,7 +76,7 @@ def test_where_no_views_agree_the_one_that_explains_more_features_is_trusted():
 @pytest.mark.parametrize("given", [{"rna": 2, "protein": 1}, (2, 1), np.array([1.0, 0.5])])
 def test_weights_of_ones_own_are_taken(given):
     arrays, _ = useful_views()
-    model = ACOVA(4, **SMALL, view_weights=given).fit(arrays)
+    model = ACOVA.from_settings(4, **SMALL, view_weights=given).fit(arrays)
     np.testing.assert_array_equal(model.view_trust_, [1, 0.5])
 
 
@@ -91,7 +93,7 @@ def test_weights_of_ones_own_are_taken(given):
 )
 def test_weights_that_cannot_be_are_refused(given, words):
     with pytest.raises(OptionError, match=words):
-        ACOVA(4, **SMALL, view_weights=given).fit(useful_views()[0])
+        ACOVA.from_settings(4, **SMALL, view_weights=given).fit(useful_views()[0])
 
 
 def test_trust_is_a_factor_of_the_views_reconstruction_that_leaves_the_sum():
@@ -143,16 +145,16 @@ def test_with_many_samples_some_are_linked_and_the_others_follow(monkeypatch):
 def test_nothing_set_is_a_consensus_whose_size_follows_the_samples():
     assert [auto_runs(count) for count in (100, 5_000, 5_001, 20_000, 20_001)] == [5, 5, 3, 3, 1]
     quick = {name: value for name, value in SMALL.items() if name not in ("n_init", "consensus")} | {"epochs": 1}
-    model = ACOVA(3, **quick).fit(make_toy(n_samples=60)[0])
+    model = ACOVA.from_settings(3, **quick).fit(make_toy(n_samples=60)[0])
     assert model.n_voters_ == len(model.objectives_) == 5
     assert "agreement" in model.assignments()
-    assert ACOVA(3, **quick, recipe="robust").fit(make_toy(n_samples=60)[0]).n_voters_ == 1
-    assert ACOVA(3, **quick, n_init=2).fit(make_toy(n_samples=60)[0]).n_voters_ == 2
+    assert ACOVA.from_settings(3, **quick, recipe="robust").fit(make_toy(n_samples=60)[0]).n_voters_ == 1
+    assert ACOVA.from_settings(3, **quick, n_init=2).fit(make_toy(n_samples=60)[0]).n_voters_ == 2
 
 
 def test_trust_is_saved_with_the_model(tmp_path):
     arrays, _ = useful_views()
-    model = ACOVA(4, **SMALL).fit({**arrays, "useless": useless("category")})
+    model = ACOVA.from_settings(4, **SMALL).fit({**arrays, "useless": useless("category")})
     model.save(tmp_path / "run")
     loaded = ACOVA.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.view_trust_, model.view_trust_)

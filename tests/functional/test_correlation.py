@@ -85,6 +85,17 @@ def test_scaling_a_row_of_the_factor_changes_nothing(n_views, seed):
     torch.testing.assert_close(correlation_matrix(scaled), correlation_matrix(parameter), rtol=1e-10, atol=1e-12)
 
 
+def test_equal_correlations_do_not_make_equal_factors():
+    """The paper's appendix concludes L = L' from R = R'. Doubling the first row of L is a counter-example."""
+    factor = torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    other = torch.tensor([[2.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    matrices = [correlation_matrix(torch.stack([L[0, 0].log(), L[1, 0], L[1, 1].log()])) for L in (factor, other)]
+    torch.testing.assert_close(matrices[0], constant_correlation(2, 1 / math.sqrt(2)))
+    torch.testing.assert_close(matrices[1], matrices[0])
+    assert (factor @ factor.mT).tolist() == [[1, 1], [1, 2]]
+    assert (other @ other.mT).tolist() == [[4, 2], [2, 2]]
+
+
 def test_constant_correlation_has_the_constant_off_the_diagonal():
     expected = torch.tensor([[1, 0.3, 0.3], [0.3, 1, 0.3], [0.3, 0.3, 1]], dtype=torch.float64)
     torch.testing.assert_close(constant_correlation(3, 0.3), expected)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acova.functional import (
     Fused,
+    alignment,
     constant_correlation,
     correlation_matrix,
     fuse,
@@ -90,6 +91,13 @@ class TestPaperExample:
         fused = fuse(self.mean, self.std, self.first, self.correlation, missing)
         assert fused.variance.item() == pytest.approx(variance, abs=5e-5)
         assert fused.mean.item() == pytest.approx(4.0)
+
+    @pytest.mark.parametrize(("missing", "variance"), [("precision", 0.6975), ("marginal", 1.0)])
+    def test_without_the_worse_view_the_precision_form_is_surer_than_with_both(self, missing, variance):
+        fused = fuse(self.mean, self.std, ~self.first, self.correlation, missing)
+        assert fused.variance.item() == pytest.approx(variance, abs=5e-5)
+        both = fuse(self.mean, self.std, self.both, self.correlation, missing).variance
+        assert (fused.variance < both).item() == (missing == "precision")
 
     def test_product_of_experts(self):
         fused = product_of_experts(self.mean, self.std, self.both)
@@ -175,6 +183,30 @@ def test_the_precision_form_gains_certainty_without_a_view_once_rho_exceeds_one_
     one_less[0] = False
     gained = fuse(ones, ones, one_less, correlation).variance < fuse(ones, ones, all_seen, correlation).variance
     assert gained.item() == (excess > 0)
+
+
+@pytest.mark.parametrize("n_views", [2, 3, 6])
+@pytest.mark.parametrize("excess", [-0.02, 0.02])
+def test_in_the_precision_form_one_view_claims_more_than_all_of_them_once_rho_exceeds_one_half(n_views, excess):
+    """The same at its end: equal variances, one view against all."""
+    correlation = constant_correlation(n_views, 0.5 + excess)
+    ones = torch.ones(n_views, 1, dtype=torch.float64)
+    all_seen = torch.ones(n_views, dtype=torch.bool)
+    alone = torch.arange(n_views) == 0
+    surer = fuse(ones, ones, alone, correlation).variance < fuse(ones, ones, all_seen, correlation).variance
+    assert surer.item() == (excess > 0)
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.3, 0.9])
+def test_a_view_alone_costs_alignment_in_the_precision_form_only(rho):
+    """So rows of one view push the learned correlation towards 0 there, whatever the data."""
+    mean, std = torch.tensor([[[0.7], [0.0]]], dtype=torch.float64), torch.tensor([[[1.6], [1.0]]], dtype=torch.float64)
+    alone = torch.tensor([[True, False]])
+    costs = [
+        alignment(fuse(mean, std, alone, constant_correlation(2, rho), form), mean, std, alone).item() for form in FORMS
+    ]
+    expected = {"precision": (-math.log(1 - rho**2) - rho**2) / 2, "marginal": 0.0}
+    assert costs == pytest.approx([expected[form] for form in FORMS])
 
 
 @pytest.mark.parametrize("rule", RULES, ids=IDS)

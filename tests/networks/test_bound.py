@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from acova.functional import Batch
 from acova.networks import MultiViewVAE
 
 SLOPES, SHIFTS, MEAN, VARIANCE = (1.5, -0.8), (0.3, 2.0), 0.7, 0.6
@@ -48,17 +49,17 @@ def test_with_the_exact_posterior_the_bound_is_the_evidence(seen):
     views = [torch.from_numpy(np.repeat(rows[:, [v]], n_draws, axis=0)).float() for v in range(2)]
     observed = torch.tensor(seen).expand(len(views[0]), 2)
     noise = torch.randn(len(views[0]), 2, 1, generator=torch.Generator().manual_seed(0))
-    network = Linear()
-    found = network.bound(views, observed, noise)["bound"].view(3, n_draws).mean(1).detach().numpy()
+    network, batch = Linear(), Batch(views, observed)
+    found = network.score(batch, noise)["score"].view(3, n_draws).mean(1).detach().numpy()
     np.testing.assert_allclose(found, evidence(rows, np.array(seen)), atol=0.02)
     network.error = 0.5
-    worse = network.bound(views, observed, noise)["bound"].view(3, n_draws).mean(1).detach().numpy()
+    worse = network.score(batch, noise)["score"].view(3, n_draws).mean(1).detach().numpy()
     assert (worse < found - 0.1).all()
 
 
 def test_the_weights_of_training_have_no_part_in_the_bound():
-    views, observed = [torch.randn(50, 1), torch.randn(50, 1)], torch.ones(50, 2, dtype=torch.bool)
+    batch = Batch([torch.randn(50, 1), torch.randn(50, 1)], torch.ones(50, 2, dtype=torch.bool))
     noise = torch.randn(50, 2, 1)
-    plain = Linear().bound(views, observed, noise)["bound"]
-    weighed = Linear(reconstruction_weights=[67.6, 6.2], elbo_weight=3.0).bound(views, observed, noise)["bound"]
+    plain = Linear().score(batch, noise)["score"]
+    weighed = Linear(reconstruction_weights=[67.6, 6.2], elbo_weight=3.0).score(batch, noise)["score"]
     torch.testing.assert_close(weighed, plain)

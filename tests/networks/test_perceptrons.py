@@ -4,6 +4,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from acova.engine import Runs
+from acova.functional import Batch
 from acova.networks import Perceptrons
 from acova.networks.perceptrons import Packed, _Affine, decode_wanted, encode_observed
 
@@ -212,8 +213,8 @@ def test_rounded_on_a_cpu_outputs_are_sums_of_rounded_factors_and_gradients_near
 class Squares(Perceptrons):
     """Perceptrons with a loss, as the engine trains them."""
 
-    def loss(self, views, observed, noise):
-        return {"total": sum(out.square().sum(-1) for out in self(views, together=True))}
+    def loss(self, batch, noise):
+        return {"total": sum(out.square().sum(-1) for out in self(batch.views, together=True))}
 
 
 @pytest.mark.parametrize("n_runs", [1, 2])
@@ -223,10 +224,11 @@ def test_weights_kept_rounded_are_those_rounded_anew(n_runs):
     for network in networks:
         network.dtype = torch.bfloat16
     runs = Runs(networks)
-    batch = [torch.randn(n_runs, 20, size) for size in SIZES], torch.ones(n_runs, 20, 3, dtype=torch.bool)
+    views = [torch.randn(n_runs, 20, size) for size in SIZES]
+    batch = Batch(views, torch.ones(n_runs, 20, 3, dtype=torch.bool))
 
     def found():
-        total = runs.losses(Squares.loss, *batch, torch.zeros(n_runs, 20, 0))["total"]
+        total = runs.losses(Squares.loss, batch, torch.zeros(n_runs, 20, 0))["total"]
         return total, *torch.autograd.grad(total.sum(), runs.parameters.values())
 
     before = found()
@@ -241,5 +243,5 @@ def test_weights_kept_rounded_are_those_rounded_anew(n_runs):
     assert not torch.equal(before[0], after[0])
     runs.release()
     assert not runs.rounded
-    alone = sum(out.square().sum(-1) for out in networks[0]([view[0] for view in batch[0]], together=True))
+    alone = sum(out.square().sum(-1) for out in networks[0]([view[0] for view in views], together=True))
     torch.testing.assert_close(alone, after[0][0], rtol=1e-2, atol=1e-3)

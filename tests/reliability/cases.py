@@ -76,7 +76,7 @@ def frames() -> dict[str, pd.DataFrame]:
 
 def quick(name: str = "ACOVA", **settings: Any) -> Any:
     """Return an estimator that trains in a moment."""
-    keywords = make_method(name).get_params()
+    keywords = make_method(name).get_settings()
     short = {key: value for key, value in (SMALL | {"hidden": (8,)}).items() if key in keywords}
     if "consensus" not in keywords:  # restarts of k-means
         short.pop("n_init", None)

@@ -22,7 +22,7 @@ MEGABYTES = 24
 
 def tiny(name: str, **settings: Any) -> Any:
     """Return an estimator of a method that trains in a moment."""
-    known = make_method(name).get_params()
+    known = make_method(name).get_settings()
     return make_method(name, n_clusters=3, **{k: v for k, v in {**TINY, **settings}.items() if k in known})
 
 

@@ -75,7 +75,7 @@ def _fit(world: World) -> None:
 
 def _checkpointed(world: World) -> None:
     views = {name: array for name, array in world.arrays.items() if name not in ("observed", "labels")}
-    model = ACOVA(3, **{**SETTINGS, "random_state": 1}, checkpoint=world.place / "state", device="cpu")
+    model = ACOVA.from_settings(3, **{**SETTINGS, "random_state": 1}, checkpoint=world.place / "state", device="cpu")
     model.fit(views, observed=world.arrays["observed"])
     if not same_bits(model.probabilities_, world.models[1].probabilities_):
         msg = "the fit ended otherwise than one without a fault"

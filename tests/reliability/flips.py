@@ -11,7 +11,7 @@ from unittest import mock
 from acova import ACOVA
 from acova.base import AcovaError
 from acova.bench import Store
-from acova.engine import Keeper
+from acova.engine.state import Keeper
 from acova.estimators import load_method
 from conftest import SMALL, make_toy
 from reliability.crowds import answers, tiny
@@ -26,7 +26,7 @@ def models(folder: Path, rounds: Iterable[int]) -> Tally:
     for name in ("ACOVA", "KNNImpute", "CPSPAN", "MVP"):
         model = tiny(name).fit(views)
         model.save(folder / name)
-        runs[folder / name] = (model.get_params(), [*answers(model, views), model.history_.to_numpy(), model.labels_])
+        runs[folder / name] = (model.get_settings(), [*answers(model, views), model.history_.to_numpy(), model.labels_])
     for number in rounds:
         run = list(runs)[number % len(runs)]
         file = rng.choice([path for path in sorted(run.iterdir()) if path.name != "labels.csv"])
@@ -45,7 +45,7 @@ def _loaded(run: Path, views: Any, params: dict[str, Any], expected: list[Any]) 
         return "refused"
     except Exception as error:
         return f"raised {type(error).__name__}: {error}"
-    return "right" if same_bits(found, expected) and model.get_params() == params else "another model"
+    return "right" if same_bits(found, expected) and model.get_settings() == params else "another model"
 
 
 def checkpoints(folder: Path, rounds: Iterable[int]) -> Tally:
@@ -53,16 +53,16 @@ def checkpoints(folder: Path, rounds: Iterable[int]) -> Tally:
     tally, rng, views = Tally(), random.Random(0), make_toy(n_samples=60)[0]
     state, kept = folder / "state", folder / "kept"
     short = {**SMALL, "pretrain_epochs": 2, "warmup_epochs": 2, "epochs": 4, "n_init": 2, "checkpoint_every": 1}
-    _interrupted(ACOVA(3, **short, checkpoint=state), views, at=14)  # in the second run
+    _interrupted(ACOVA.from_settings(3, **short, checkpoint=state), views, at=14)  # in the second run
     shutil.copytree(state, kept)
-    whole = ACOVA(3, **short, checkpoint=state).fit(views)
+    whole = ACOVA.from_settings(3, **short, checkpoint=state).fit(views)
     for _ in rounds:
         shutil.rmtree(state, ignore_errors=True)
         shutil.copytree(kept, state)
         file = state / rng.choice(sorted(path.name for path in kept.iterdir()))
         file.write_bytes(flip_a_bit(file.read_bytes(), rng))
         try:
-            model = ACOVA(3, **short, checkpoint=state).fit(views)
+            model = ACOVA.from_settings(3, **short, checkpoint=state).fit(views)
             same = same_bits([model.probabilities_, model.objectives_], [whole.probabilities_, whole.objectives_])
             answer = "right" if same else "another model"
         except AcovaError:

@@ -65,7 +65,7 @@ def written(odd, tmp_path_factory):
     folder.mkdir(parents=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ACOVA(3, **TINY).fit(odd)
+        model = ACOVA.from_settings(3, **TINY).fit(odd)
     model.save(folder / "run")
     model.report(folder / "report.html", method="PCA")
     return model, folder
@@ -143,11 +143,17 @@ ENDINGS = (
     "zarr",
     "pkl",
 )
+
+
+def _resuming(folder):
+    return ACOVA.from_settings(3, **TINY, checkpoint=folder)
+
+
 OTHERS = {
     "model.safetensors of a run": ("run/model.safetensors", lambda folder: load_method(folder / "run")),
     "config.json of a run": ("run/config.json", lambda folder: load_method(folder / "run")),
     "history.csv of a run": ("run/history.csv", lambda folder: load_method(folder / "run")),
-    "a checkpoint": ("state/checkpoint.json", lambda f: ACOVA(3, **TINY, checkpoint=f / "state").fit([[[0.0]] * 9])),
+    "a checkpoint": ("state/checkpoint.json", lambda folder: _resuming(folder / "state").fit([[[0.0]] * 9])),
     "rows of a benchmark": ("rows.jsonl", lambda folder: Store(folder / "rows.jsonl")),
     "a spec": ("spec.toml", lambda folder: BenchSpec.from_toml(folder / "spec.toml")),
     "command.json of a run": ("new/command.json", lambda folder: command("fit", "--resume", folder / "new")),

@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from acova.base import FileError, file_errors, write_whole
+from acova.base import FileError
+from acova.base.files import file_errors, write_whole
 from acova.bench.checks import check_regular_file, one_line
+from acova.bench.entries import MethodSpec
 from acova.bench.runner import problems as find_problems
-from acova.bench.spec import BenchSpec, MethodSpec
+from acova.bench.spec import BenchSpec
 from acova.bench.store import Store
 from acova.console import csv_safe
 
@@ -27,7 +29,7 @@ class Results:
     ----------
     spec : BenchSpec
     rows : dict
-        Place → the row of the store, of jobs that succeeded.
+        Place → the row of the store, of fits that succeeded.
     cells : DataFrame
         One row per data set, rate, method and metric: `COLUMNS`, ``published_std`` and ``reason``, which says why
         a cell is empty or short of runs.
@@ -39,7 +41,7 @@ class Results:
 
     @classmethod
     def of(cls, spec: BenchSpec, store: Store, problems: Mapping[str, str] | None = None) -> "Results":
-        """Look up every job of a benchmark; no module of the spec is imported.
+        """Look up every fit of a benchmark; no module of the spec is imported.
 
         Parameters
         ----------
@@ -51,9 +53,9 @@ class Results:
         absent = {**find_problems(spec, imports=False), **(problems or {})}
         rows: dict[Place, Mapping[str, Any]] = {}
         failed: dict[tuple[str, float, str], str] = {}
-        for job in spec.jobs():
-            row = store.rows.get(job.key)
-            place = (job.data.name, float(job.missing), job.method.name, job.run)
+        for fit in spec.fits():
+            row = store.rows.get(fit.key)
+            place = (fit.data.name, float(fit.missing), fit.method.name, fit.run)
             if row is not None and "failed" in row:
                 failed[place[:3]] = row["failed"]
             elif row is not None:
@@ -62,8 +64,8 @@ class Results:
 
     def means(self, metric: str) -> pd.DataFrame:
         """Return the means of a metric: one row per data set and rate, one column per method."""
-        mine = self.cells[self.cells["metric"] == metric]
-        table = mine.set_index(["dataset", "missing_percent", "method"])["mean"].unstack("method")
+        cells = self.cells[self.cells["metric"] == metric]
+        table = cells.set_index(["dataset", "missing_percent", "method"])["mean"].unstack("method")
         return table.reindex(columns=[method.name for method in self.spec.methods])
 
     def differences(self, metric: str, data: str, missing: float, method: str) -> pd.Series:
@@ -79,8 +81,8 @@ class Results:
 
     def to_csv(self, path: Path) -> None:
         """Write the cells that have runs or a published value."""
-        mine = self.cells[(self.cells["runs"] > 0) | self.cells["published_mean"].notna()]
-        table = mine[COLUMNS].rename(columns={"method": csv_safe(self.spec.kind)}).round(4)
+        cells = self.cells[(self.cells["runs"] > 0) | self.cells["published_mean"].notna()]
+        table = cells[COLUMNS].rename(columns={"method": csv_safe(self.spec.kind)}).round(4)
         write_whole(path, table.map(csv_safe).to_csv(index=False, lineterminator="\n").encode())
 
 
@@ -103,11 +105,11 @@ def _cells(
         for method in spec.methods:
             for missing in spec.rates(data):
                 place = (data.name, float(missing), method.name)
-                mine = [rows[*place, run] for run in range(spec.runs) if (*place, run) in rows]
+                of_place = [rows[*place, run] for run in range(spec.runs) if (*place, run) in rows]
                 why = absent.get(method.name) or absent.get(data.name) or failed.get(place) or "not run yet"
                 for metric in spec.metrics:
                     known = _known(published, data.name, method, missing, metric)
-                    values = pd.Series([value_of(row, metric) for row in mine], dtype=float)
+                    values = pd.Series([value_of(row, metric) for row in of_place], dtype=float)
                     cells.append(
                         {
                             **dict(zip(COLUMNS, (*place, metric), strict=False)),
@@ -122,8 +124,8 @@ def _cells(
     return pd.DataFrame(cells)
 
 
-def _short(why: str, count: int, wanted: int) -> str:
-    return f"{count} of {wanted} runs; {why}" if count else why
+def _short(why: str, count: int, runs: int) -> str:
+    return f"{count} of {runs} runs; {why}" if count else why
 
 
 def published_values(spec: BenchSpec) -> dict[tuple[str, str, str, str], tuple[float, float]]:

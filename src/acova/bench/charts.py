@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from acova.bench.cells import Results, value_of
+from acova.bench.score_tables import NAMES, comparison
 from acova.bench.statistics import Comparison, interval
-from acova.bench.tables import NAMES, comparison
 from acova.plots.style import MARKERS, PALETTE
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def differences(results: Results) -> "Figure | None":
         ax.axvline(0, color="0.6", linewidth=1)
         for number, rate in enumerate(spec.missing):
             shift = 0.5 * ((number + 0.5) / len(spec.missing) - 0.5)
-            mine = {place: found[name, rate, place] for place in range(len(others)) if (name, rate, place) in found}
-            means, halves = zip(*mine.values(), strict=True) if mine else ((), ())
-            heights = [place + shift for place in mine]
+            of_rate = {place: found[name, rate, place] for place in range(len(others)) if (name, rate, place) in found}
+            means, halves = zip(*of_rate.values(), strict=True) if of_rate else ((), ())
+            heights = [place + shift for place in of_rate]
             ax.errorbar(means, heights, xerr=halves, label=f"{rate:g} %", **_look(number) | {"linestyle": "none"})
         ax.set(title=name, xlabel=f"{NAMES[metric]}, points")
     axes[0].set_yticks(range(len(others)), others)
@@ -112,11 +112,15 @@ def rates(results: Results) -> "Figure | None":
     for ax, name in zip(axes, names, strict=True):
         drawn: set[tuple[float, ...]] = set()  # methods with the same published figures share their marks
         for number, method in enumerate(results.spec.methods):
-            mine = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values("missing_percent")
-            if (mine["runs"] > 0).any():
-                look, x = _look(number), mine["missing_percent"] + shift * number - 2.0
-                ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(method.name), elinewidth=0.8, **look)
-                published = tuple(mine["published_mean"])
+            of_method = cells[(cells["dataset"] == name) & (cells["method"] == method.name)].sort_values(
+                "missing_percent"
+            )
+            if (of_method["runs"] > 0).any():
+                look, x = _look(number), of_method["missing_percent"] + shift * number - 2.0
+                ax.errorbar(
+                    x, of_method["mean"], of_method["std"].fillna(0), label=_label(method.name), elinewidth=0.8, **look
+                )
+                published = tuple(of_method["published_mean"])
                 if published not in drawn:
                     hollow = {"linestyle": "none", "marker": look["marker"], "markeredgecolor": look["color"]}
                     ax.plot(x, published, markerfacecolor="white", markersize=5, alpha=0.8, **hollow)
@@ -139,10 +143,10 @@ def sweep(results: Results) -> "Figure | None":
     for ax, (name, metric) in zip(axes, [(n, m) for n in names for m in metrics], strict=True):
         cells = results.cells[(results.cells["metric"] == metric) & (results.cells["dataset"] == name)]
         for number, rate in enumerate(spec.missing):
-            mine = cells[(cells["missing_percent"] == rate) & cells["method"].isin(places)].copy()
-            mine["x"] = mine["method"].map(places).astype(float)
-            mine = mine.sort_values("x").dropna(subset=["mean"])
-            ax.errorbar(mine["x"], mine["mean"], mine["std"].fillna(0), label=f"{rate:g} %", **_look(number))
+            of_rate = cells[(cells["missing_percent"] == rate) & cells["method"].isin(places)].copy()
+            of_rate["x"] = of_rate["method"].map(places).astype(float)
+            of_rate = of_rate.sort_values("x").dropna(subset=["mean"])
+            ax.errorbar(of_rate["x"], of_rate["mean"], of_rate["std"].fillna(0), label=f"{rate:g} %", **_look(number))
         ax.set(title=name, xlabel={"alpha": "α", "latent_dim": "latent dimension D"}.get(spec.x, spec.x))
         ax.set(ylabel=NAMES[metric])
         if spec.x == "alpha":
@@ -158,13 +162,15 @@ def views(results: Results) -> "Figure | None":
     sources = dict.fromkeys(data.source for data in spec.data)
     for number, source in enumerate(sources):
         counts = {data.name: len(data.views) for data in spec.data if data.source == source}
-        mine = cells[cells["dataset"].isin(counts)].groupby("dataset", sort=False).first()
-        x = [counts[name] for name in mine.index]
-        if mine["mean"].notna().any():
-            ax.errorbar(x, mine["mean"], mine["std"].fillna(0), label=_label(source), **_look(2 * number))
-        if mine["published_mean"].notna().any():
-            error = mine["published_std"].fillna(0)
-            ax.errorbar(x, mine["published_mean"], error, label=_label(f"{source}, published"), **_look(2 * number + 1))
+        of_source = cells[cells["dataset"].isin(counts)].groupby("dataset", sort=False).first()
+        x = [counts[name] for name in of_source.index]
+        if of_source["mean"].notna().any():
+            ax.errorbar(x, of_source["mean"], of_source["std"].fillna(0), label=_label(source), **_look(2 * number))
+        if of_source["published_mean"].notna().any():
+            error = of_source["published_std"].fillna(0)
+            ax.errorbar(
+                x, of_source["published_mean"], error, label=_label(f"{source}, published"), **_look(2 * number + 1)
+            )
     if not ax.get_legend_handles_labels()[0]:
         return None
     ax.set(xlabel="number of views V", ylabel="seconds per epoch", ylim=(0, None), title=spec.title)

@@ -2,10 +2,12 @@
 
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from acova.base import FileError, OptionError, file_errors
+from acova.base import FileError, OptionError
+from acova.base.files import file_errors
 
 _FORBIDDEN = '/\\<>:"|?*'
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10))}
@@ -58,6 +60,17 @@ def check_file_name(who: str, option: str, value: Any) -> None:
         msg = (
             f"{who}: {option} {rule}, because result files are called by it; got {_shown(value)}. Choose another name."
         )
+        raise OptionError(msg)
+
+
+def check_different(who: str, option: str, items: Sequence[Any], *, empty: bool = False, remedy: str = "") -> None:
+    """Raise `OptionError` where an entry is there twice, or where there is none although there must be."""
+    if not items and not empty:
+        msg = f"{who}: {option} is empty; name at least one."
+        raise OptionError(msg)
+    if len(set(items)) < len(items):
+        what, remedy = ("names", remedy) if remedy else ("entries", "Leave out what is there twice.")
+        msg = f"{who}: {option} must have different {what}; got {list(items)}. {remedy}"
         raise OptionError(msg)
 
 

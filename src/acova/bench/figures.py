@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acova.base import file_errors, write_whole
+from acova.base.files import file_errors, write_whole
 from acova.bench import charts, matrices
 from acova.bench.cells import Results
 

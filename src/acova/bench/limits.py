@@ -4,27 +4,27 @@ import multiprocessing
 from collections.abc import Sequence
 from typing import Any
 
+from acova.bench.entries import Fit
 from acova.bench.fitting import failure, run_group
-from acova.bench.spec import Job
 
 
-def run_limited(jobs: Sequence[Job], device: str, limit: float) -> list[dict[str, Any]]:
-    """Fit jobs in a process of their own, which is ended after `limit` seconds for each of them."""
+def run_limited(fits: Sequence[Fit], device: str, limit: float) -> list[dict[str, Any]]:
+    """Do fits in a process of their own, which is ended after `limit` seconds for each of them."""
     context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, jobs, device))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, fits, device))
     process.start()
-    theirs.close()
-    seconds = limit * len(jobs)
+    sender.close()
+    seconds = limit * len(fits)
     try:
-        rows: list[dict[str, Any]] | None = mine.recv() if mine.poll(seconds) else None
+        rows: list[dict[str, Any]] | None = receiver.recv() if receiver.poll(seconds) else None
         reason = f"not done after {limit:g} s"
     except EOFError:
         rows, reason = None, "the process was ended (out of memory?)"
     process.kill()
     process.join()
-    return rows or [failure(job, reason, limit) for job in jobs]
+    return rows or [failure(fit, reason, limit) for fit in fits]
 
 
-def _send(pipe: Any, jobs: Sequence[Job], device: str) -> None:
-    pipe.send(run_group(jobs, device))
+def _send(pipe: Any, fits: Sequence[Fit], device: str) -> None:
+    pipe.send(run_group(fits, device))

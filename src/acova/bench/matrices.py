@@ -121,8 +121,8 @@ def maps(results: Results) -> "Figure | None":
     learned = _matrices(results, name, high, spec.methods[-1].name)
     figure, axes = panels(len(drawn) + bool(learned), 3.7, 3.6)
     for ax, (method, row) in zip(axes, drawn.items(), strict=False):
-        held = row["records"]["embedding"]
-        points, classes = np.array(held["points"]), np.array(held["classes"])
+        embedding = row["records"]["embedding"]
+        points, classes = np.array(embedding["points"]), np.array(embedding["classes"])
         for label in np.unique(classes):
             x, y = points[classes == label].T
             colour, marker = PALETTE[label % len(PALETTE)], MARKERS[label % len(MARKERS)]
@@ -144,9 +144,9 @@ def _matrices(
     found = []
     for run in range(results.spec.runs):
         row = results.rows.get((name, float(missing), method, run))
-        held = (row or {}).get("records", {}).get("correlation")
-        if held:
-            found.append((list(held["views"]), np.array(held["matrix"])))
+        correlation = (row or {}).get("records", {}).get("correlation")
+        if correlation:
+            found.append((list(correlation["views"]), np.array(correlation["matrix"])))
     return found
 
 

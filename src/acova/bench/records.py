@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acova.base import DataError
-from acova.data import Dataset, has_class
+from acova.data import Dataset
+from acova.data.files.formats import has_class
 
 _HISTORY = ("total", "correlation_distance")
 
@@ -57,19 +58,16 @@ def _history(model: Any) -> dict[str, Any] | None:
 
 def _embedding(model: Any, dataset: Dataset, observed: NDArray[np.bool_], labels: NDArray[Any]) -> dict[str, Any]:
     """Return a t-SNE map of the latent means; of a method without a latent space, of the table it clusters."""
-    from sklearn.manifold import TSNE
-
     from acova.data import Scaling
+    from acova.plots.maps import t_sne
 
     views = dataset.views.hide(observed)
     if hasattr(model, "transform"):
         points = np.asarray(model.transform(views))
     else:
         points = np.hstack(Scaling.fit(views, ("zscore",) * views.n_views).transform(views))
-    perplexity = min(30.0, (len(points) - 1) / 3)
-    flat = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(points)
     classes = np.unique(classes_of(dataset), return_inverse=True)[1]
-    return {"points": np.round(flat, 1).tolist(), "classes": classes.tolist()}
+    return {"points": np.round(t_sne(points), 1).tolist(), "classes": classes.tolist()}
 
 
 def n_classes_of(dataset: Dataset) -> int:

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from acova.base import OptionError, ProcessError, check_choice, check_number
-from acova.bench.progress import Pace, Progress
-from acova.bench.spec import BenchSpec, DataSpec, Job, MethodSpec
+from acova.base import OptionError, ProcessError
+from acova.base.errors import check_choice, check_number
+from acova.bench.entries import Fit
+from acova.bench.methods import new_model, problem_of_method, trains
+from acova.bench.pace import Pace, Progress
+from acova.bench.spec import BenchSpec
 from acova.bench.store import Store
 
 BACKENDS = ("local", "dask", "ray")
@@ -22,14 +25,14 @@ class Outcome:
     """What a call of `run_bench` did."""
 
     done: int = 0
-    """Jobs fitted now."""
+    """Fits of this call."""
     failed: int = 0
     found: int = 0
-    """Jobs that were in the store."""
+    """Fits that were in the store."""
     left: int = 0
-    """Jobs not started because the time was up."""
+    """Fits not started because the time was up."""
     elsewhere: int = 0
-    """Jobs that another runner works on."""
+    """Fits that another runner does."""
     problems: dict[str, str] = field(default_factory=dict)
     """Methods and data that cannot take part → why."""
 
@@ -48,14 +51,14 @@ def run_bench(
     retry: bool = False,
     verbose: bool = False,
 ) -> Outcome:
-    """Fit what the store does not have yet; rows are written as soon as a group of jobs is done.
+    """Fit what the store does not have yet; rows are written as soon as a group of fits is done.
 
     Parameters
     ----------
     spec : BenchSpec
     store : Store
     device : str
-        Where networks train. On a GPU jobs that can train together are one computation; elsewhere every job is a task
+        Where networks train. On a GPU fits that can train together are one computation; elsewhere every fit is a task
         of its own.
     n_jobs : int
         Processes for tasks that need no GPU; -1 takes all cores.
@@ -67,11 +70,11 @@ def run_bench(
         Seconds after which nothing new is started; a task that is known to take longer than what is left is not
         started either.
     group_size : int, optional
-        Most jobs in one computation; rows appear when a computation is done.
+        Most fits in one computation; rows appear when a computation is done.
     limit : float, optional
         Seconds after which a single fit is ended and recorded as failed; each then has a process of its own.
     retry : bool
-        Fit jobs again that failed.
+        Repeat fits that failed.
     verbose : bool
         Show progress and the time left on standard error.
 
@@ -80,19 +83,19 @@ def run_bench(
     Outcome
     """
     check_running("run_bench", "", n_jobs=n_jobs, backend=backend, budget=budget, group_size=group_size, limit=limit)
-    jobs = list({job.key: job for job in spec.jobs()}.values())
-    todo = [job for job in jobs if not is_done(store, job, retry=retry)]
-    outcome = Outcome(found=len(jobs) - len(todo), problems=problems(spec))
-    todo = [job for job in todo if not {job.data.name, job.method.name} & set(outcome.problems)]
-    gpu = any(map(_trains, todo)) and _on_gpu(device)
+    fits = list({fit.key: fit for fit in spec.fits()}.values())
+    todo = [fit for fit in fits if not is_done(store, fit, retry=retry)]
+    outcome = Outcome(found=len(fits) - len(todo), problems=problems(spec))
+    todo = [fit for fit in todo if not {fit.data.name, fit.method.name} & set(outcome.problems)]
+    gpu = any(map(trains, todo)) and _on_gpu(device)
     together = gpu or (backend != "local" and group_size is not None)
-    groups = grouped(todo, group_size) if together else [[job] for job in todo]
+    groups = grouped(todo, group_size) if together else [[fit] for fit in todo]
     with Progress(todo, Pace(store.rows.values()), shown=verbose) as progress:
         queue = _Queue(store, outcome, progress.pace, budget, retry=retry)
-        here: list[list[Job]] = []
-        others: list[list[Job]] = []
+        here: list[list[Fit]] = []
+        others: list[list[Fit]] = []
         for group in groups:
-            (here if gpu and backend == "local" and _trains(group[0]) else others).append(group)
+            (here if gpu and backend == "local" and trains(group[0]) else others).append(group)
         for rows in _here(queue.tasks(here), device):
             queue.finish(rows, progress)
         workers = _Workers(n_jobs, backend, scheduler, len(others))
@@ -142,14 +145,14 @@ def check_running(
         check_number(who, f"{mark}limit", limit, minimum=0, strict=True)
 
 
-def is_done(store: Store, job: Job, *, retry: bool = False) -> bool:
-    """Whether the store has a row of a job with all that the job is to record."""
-    row = store.rows.get(job.key)
+def is_done(store: Store, fit: Fit, *, retry: bool = False) -> bool:
+    """Whether the store has a row of a fit with all that the fit is to record."""
+    row = store.rows.get(fit.key)
     if row is None:
         return False
     if "failed" in row:
         return not retry
-    return set(job.record) <= set(row.get("records", ()))
+    return set(fit.record) <= set(row.get("records", ()))
 
 
 def problems(spec: BenchSpec, *, imports: bool = True) -> dict[str, str]:
@@ -157,43 +160,35 @@ def problems(spec: BenchSpec, *, imports: bool = True) -> dict[str, str]:
 
     With `imports`, every ``module:Class`` of the spec is imported, which runs the code of the module.
     """
-    from acova.bench.fitting import problem_of
+    from acova.bench.sources import problem_of_data
 
-    items: list[DataSpec | MethodSpec] = [*spec.data, *spec.methods]
-    found = {item.name: problem_of(item, spec.folder, imports=imports) for item in items}
+    found = {data.name: problem_of_data(data) for data in spec.data}
+    found |= {method.name: problem_of_method(method, spec.folder, imports=imports) for method in spec.methods}
     return {name: problem for name, problem in found.items() if problem}
 
 
-def grouped(jobs: Iterable[Job], size: int | None = None) -> list[list[Job]]:
-    """Cut jobs into groups that one computation can fit: the same data, network and schedule."""
-    from acova.bench.fitting import new_model
+def grouped(fits: Iterable[Fit], size: int | None = None) -> list[list[Fit]]:
+    """Cut fits into groups that one computation can do: the same data, network and schedule."""
     from acova.estimators.many import kind_of
 
-    groups: dict[Any, list[Job]] = defaultdict(list)
-    for job in jobs:
-        if not job.alone and _trains(job):
-            data = job.data, job.run if job.data.seed else None
-            groups[repr(data), kind_of(new_model(job, 2, "cpu"))].append(job)
+    groups: dict[Any, list[Fit]] = defaultdict(list)
+    for fit in fits:
+        if not fit.alone and trains(fit):
+            data = fit.data, fit.run if fit.data.seed else None
+            groups[repr(data), kind_of(new_model(fit, 2, "cpu"))].append(fit)
         else:
-            groups[job.key].append(job)
+            groups[fit.key].append(fit)
     step = size or max(map(len, groups.values()), default=1)
     return [group[start : start + step] for group in groups.values() for start in range(0, len(group), step)]
 
 
-def _trains(job: Job) -> bool:
-    """Whether a job's method trains a network of the library."""
-    from acova.bench.fitting import is_ours
-
-    return is_ours(job, "variational.VariationalClusterer")
-
-
 def _on_gpu(device: str) -> bool:
-    from acova.engine import resolve_device
+    from acova.engine.runtime import resolve_device
 
     return bool(resolve_device(device).type == "cuda")
 
 
-def _here(tasks: Iterable[list[Job]], device: str) -> Iterator[list[dict[str, Any]]]:
+def _here(tasks: Iterable[list[Fit]], device: str) -> Iterator[list[dict[str, Any]]]:
     from joblib import parallel_config
 
     from acova.bench.fitting import run_group
@@ -206,7 +201,7 @@ def _here(tasks: Iterable[list[Job]], device: str) -> Iterator[list[dict[str, An
 
 @dataclass
 class _Queue:
-    """Hands out groups of jobs that nobody else works on, while there is time, and takes their rows."""
+    """Hands out groups of fits that nobody else works on, while there is time, and takes their rows."""
 
     store: Store
     outcome: Outcome
@@ -218,23 +213,23 @@ class _Queue:
     def __post_init__(self) -> None:
         self._start = time.monotonic()
 
-    def tasks(self, groups: Sequence[list[Job]]) -> Iterator[list[Job]]:
+    def tasks(self, groups: Sequence[list[Fit]]) -> Iterator[list[Fit]]:
         for whole in groups:
-            group = [job for job in whole if job.data.name not in self.outcome.problems]
-            wanted = self._affordable(group)
-            self.outcome.left += len(group) - len(wanted)
-            mine = [job for job in wanted if self.store.claim(job.key)]
-            self.outcome.elsewhere += len(wanted) - len(mine)
-            self.store.refresh()  # another runner may have finished a job since it was looked at
-            finished = [job for job in mine if is_done(self.store, job, retry=self.retry)]
-            self.store.release(job.key for job in finished)
+            group = [fit for fit in whole if fit.data.name not in self.outcome.problems]
+            affordable = self._affordable(group)
+            self.outcome.left += len(group) - len(affordable)
+            claims = [fit for fit in affordable if self.store.claim(fit.key)]
+            self.outcome.elsewhere += len(affordable) - len(claims)
+            self.store.refresh()  # another runner may have finished a fit since it was looked at
+            finished = [fit for fit in claims if is_done(self.store, fit, retry=self.retry)]
+            self.store.release(fit.key for fit in finished)
             self.outcome.found += len(finished)
-            mine = [job for job in mine if job not in finished]
-            if mine:
-                yield mine
+            task = [fit for fit in claims if fit not in finished]
+            if task:
+                yield task
 
-    def _affordable(self, group: list[Job]) -> list[Job]:
-        """Return as many jobs of a group as can be done in the time that is left."""
+    def _affordable(self, group: list[Fit]) -> list[Fit]:
+        """Return as many fits of a group as can be done in the time that is left."""
         if self.budget is None or not group:
             return group
         left = self.budget - (time.monotonic() - self._start)
@@ -265,7 +260,7 @@ class _Workers:
         self._backend, self._scheduler = backend, scheduler
         self.count = max(1, min(effective_n_jobs(n_jobs), tasks)) if backend == "local" else n_jobs
 
-    def map(self, tasks: Iterator[list[Job]], device: str, limit: float | None) -> Iterator[list[dict[str, Any]]]:
+    def map(self, tasks: Iterator[list[Fit]], device: str, limit: float | None) -> Iterator[list[dict[str, Any]]]:
         """Yield the rows of the tasks as they are done; tasks are taken when a process is free."""
         from joblib import Parallel, delayed
 
@@ -303,7 +298,7 @@ class _Workers:
         elif self._backend == "dask":
             distributed = _package("distributed", "pip install 'acova[dask]'")
             if self._scheduler is None:
-                msg = "backend 'dask' sends jobs to a cluster that runs already; give its address with --scheduler."
+                msg = "backend 'dask' sends fits to a cluster that runs already; give its address with --scheduler."
                 raise OptionError(msg)
             client = stack.enter_context(self._client(distributed))
             self.count = max(1, sum(client.ncores().values()))
@@ -338,7 +333,7 @@ def _package(name: str, remedy: str) -> Any:
         raise OptionError(msg) from error
 
 
-def _in_waves(parallel: Any, tasks: Iterator[list[Job]], work: Any) -> Iterator[list[dict[str, Any]]]:
+def _in_waves(parallel: Any, tasks: Iterator[list[Fit]], work: Any) -> Iterator[list[dict[str, Any]]]:
     """Take as many tasks as there are processes, then their results."""
     from itertools import islice
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from acova.base import Streams, check_number
+from acova.base import Streams
+from acova.base.errors import check_number
 from acova.data import Dataset, Views, load_dataset
 
 

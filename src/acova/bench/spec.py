@@ -1,21 +1,18 @@
 """What a benchmark compares: frozen dataclasses, which `specfile` reads from TOML and writes."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from acova.base import OptionError, check_choice, check_number
-from acova.bench.checks import check_file_name, check_label
+from acova.base import OptionError
+from acova.base.errors import check_choice, check_number
+from acova.bench.checks import check_different, check_file_name, check_label
+from acova.bench.entries import DataSpec, Fit, MethodSpec, Quick
 
 PAPER = Path(__file__).parent / "paper"
 METRICS = ("acc", "nmi", "ari", "purity")
 TIMES = ("seconds", "seconds_per_epoch")
-SCALES = ("none", "zscore", "balanced", "auto")
-LABELS = ("found", "oracle")
 RECORDS = ("correlation", "history", "embedding")
 FIGURES = (
     "ranks",
@@ -32,177 +29,6 @@ FIGURES = (
 )
 MOST_FITS = 1_000_000
 MOST_RUNS = 10_000
-
-
-@dataclass(frozen=True)
-class DataSpec:
-    """Data to cluster.
-
-    Attributes
-    ----------
-    name : str
-        How tables call it.
-    source : str
-        A name of the catalogue, a file or folder (relative to the spec), or ``module:function``, which returns a
-        `Dataset` or a pair of views and labels; `name` by default. A benchmark that runs imports the module and calls
-        the function: run only specs whose modules you trust.
-    views : tuple of str
-        Only these views, in this order; all by default.
-    options : dict
-        Keywords for the function.
-    seed : str
-        The keyword of the function that gets the number of the run, so that every run has data of its own; a value
-        in `options` is added to it. The same data for all runs by default.
-    missing : tuple of numbers
-        Percent of the samples that lack views, instead of the benchmark's: ``[0]`` takes data as they come.
-    """
-
-    name: str
-    source: str = ""
-    views: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: str = ""
-    missing: tuple[int | float, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "source", self.source or self.name)
-        check_label("data set", "name", self.name)
-        check_label(f"data set {self.name!r}", "source", self.source)
-        _check_different(f"data set {self.name!r}", "views", self.views, empty=True)
-        _check_different(f"data set {self.name!r}", "missing", self.missing, empty=True)
-        for rate in self.missing:
-            check_number(f"data set {self.name!r}", "missing", rate, minimum=0, maximum=100)
-        self._check_seed()
-
-    def _check_seed(self) -> None:
-        first = self.options.get(self.seed, 0) if self.seed else 0
-        if self.seed and ":" not in self.source:
-            msg = f"data set {self.name!r}: seed is for data of a function, module:function; {self.source!r} is none."
-            raise OptionError(msg)
-        check_number(f"data set {self.name!r}", f"options.{self.seed}", first, minimum=0, integer=True)
-
-
-@dataclass(frozen=True)
-class MethodSpec:
-    """A method and its settings.
-
-    Attributes
-    ----------
-    name : str
-        How tables call it.
-    use : str
-        A method of the library, the name of an entry point in the group ``acova.methods``, or ``module:Class``;
-        `name` by default. A benchmark that runs imports the module and calls the class: run only specs whose modules
-        you trust.
-    settings : dict
-        Keywords; they replace those of the method's preset for the data set.
-    on : dict
-        Name of a data set → keywords for that one alone, which replace both.
-    preset : bool
-        Whether to start from the method's preset for the data set.
-    published : str
-        Its name in the published tables, if it is there.
-    family : str
-        What the members of a sweep have in common.
-    scale : {"none", "zscore", "balanced", "auto"}
-        What is done to the views before a foreign method gets them: "zscore", z-scores of observed rows; "balanced",
-        the same, and every view divided by the root of its width; "auto", the rule of ``standardize="auto"``, and
-        every view divided by the root of its width, as `KNNImpute` does. Methods of the library scale by settings of
-        their own.
-    labels : {"found", "oracle"}
-        Which labels are scored; "oracle" is for methods that are defined to choose by the known classes (BSV).
-    """
-
-    name: str
-    use: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    on: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    preset: bool = True
-    published: str = ""
-    family: str = ""
-    scale: str = "none"
-    labels: str = "found"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "use", self.use or self.name)
-        object.__setattr__(self, "family", self.family or self.name)
-        check_label("method", "name", self.name)
-        for option in ("use", "family", "published"):
-            check_label(f"method {self.name!r}", option, getattr(self, option), empty=option == "published")
-        check_choice(f"method {self.name!r}", "scale", self.scale, SCALES)
-        check_choice(f"method {self.name!r}", "labels", self.labels, LABELS)
-
-
-@dataclass(frozen=True)
-class Quick:
-    """The part of a benchmark that ``--quick`` runs.
-
-    Attributes
-    ----------
-    data, methods : tuple of str
-        Names; all by default.
-    missing : tuple of numbers
-        Percent; all rates by default.
-    runs : int, optional
-    settings : dict
-        Keywords for those methods of the library that know them.
-    """
-
-    data: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    missing: tuple[int | float, ...] = ()
-    runs: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Job:
-    """One fit: a method on one data set under one mask, with one seed for both."""
-
-    data: DataSpec
-    missing: float
-    pattern: str
-    method: MethodSpec
-    run: int
-    record: tuple[str, ...] = ()
-    folder: str = ""
-    alone: bool = False
-
-    @cached_property
-    def key(self) -> str:
-        """Name what decides the result: the same in every benchmark that asks for the same fit.
-
-        What a recipe stands for is part of it: rows of another recipe are not taken for this one's. How it follows the
-        data is not: whoever changes that (`BY_SIZE` and the ``auto_`` functions of `estimators.presets`, `Features` of
-        `data.preprocessing`) removes the rows that were made before.
-        """
-        from acova.bench.fitting import recipe_of, settings_of
-
-        method = self.method
-        settings = settings_of(method, self.data)
-        recipe = recipe_of(method, settings)
-        if settings.get("recipe") == "robust":  # it was the default when the first rows were stored
-            settings = {name: value for name, value in settings.items() if name != "recipe"}
-        identity = {
-            "source": self.data.source,
-            "views": self.data.views,
-            "options": dict(self.data.options),
-            "missing": float(self.missing),
-            "pattern": self.pattern,
-            "use": method.use,
-            "settings": settings,
-            "scale": method.scale,
-            "labels": method.labels,
-            "run": self.run,
-        }
-        if self.data.seed:
-            identity["seed"] = self.data.seed
-        if recipe:
-            identity["recipe"] = recipe
-        if self.alone:  # then the time counts
-            identity["alone"] = True
-        text = json.dumps(identity, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
@@ -266,8 +92,8 @@ class BenchSpec:
         who = f"benchmark {self.name!r}"
         for option in ("title", "about", "x", "published", "kind"):
             check_label(who, option, getattr(self, option), empty=option != "kind", lines=option == "about")
-        _check_different(who, "data", [one.name for one in self.data], remedy="Give some a 'name' of their own.")
-        _check_different(who, "methods", [one.name for one in self.methods], remedy="Give some a 'name' of their own.")
+        check_different(who, "data", [one.name for one in self.data], remedy="Give some a 'name' of their own.")
+        check_different(who, "methods", [one.name for one in self.methods], remedy="Give some a 'name' of their own.")
         if self.reference:
             check_choice(who, "reference", self.reference, [method.name for method in self.methods])
         self._check_options(who)
@@ -278,7 +104,7 @@ class BenchSpec:
 
         for rate in (*self.missing, *self.quick.missing):
             check_number(who, "missing", rate, minimum=0, maximum=100)
-        _check_different(who, "missing", self.missing)
+        check_different(who, "missing", self.missing)
         check_number(who, "runs", self.runs, minimum=1, maximum=MOST_RUNS, integer=True)
         if self.quick.runs is not None:
             check_number(who, "quick.runs", self.quick.runs, minimum=1, maximum=MOST_RUNS, integer=True)
@@ -290,7 +116,7 @@ class BenchSpec:
         for option, known in (("metrics", METRICS + TIMES), ("record", RECORDS)):
             for word in getattr(self, option):
                 check_choice(who, option, word, known)
-            _check_different(who, option, getattr(self, option), empty=option == "record")
+            check_different(who, option, getattr(self, option), empty=option == "record")
 
     def _check_size(self, who: str) -> None:
         count = sum(len(self.rates(data)) for data in self.data) * len(self.methods) * self.runs
@@ -304,10 +130,10 @@ class BenchSpec:
         """Return the rates at which views of a data set are hidden: its own, or the benchmark's."""
         return data.missing or self.missing
 
-    def jobs(self) -> list[Job]:
+    def fits(self) -> list[Fit]:
         """Return every fit, ordered by data set, method, rate and run."""
         return [
-            Job(data, missing, self.pattern, method, run, self.record, self.folder, self.alone)
+            Fit(data, missing, self.pattern, method, run, self.record, self.folder, self.alone)
             for data in self.data
             for method in self.methods
             for missing in self.rates(data)
@@ -394,17 +220,7 @@ def _with(method: MethodSpec, settings: Mapping[str, Any]) -> MethodSpec:
 
 def _known_to(method: MethodSpec, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a method of the library knows; asking one of ``module:Class`` would import it."""
-    from acova.bench.fitting import keywords_of
+    from acova.bench.methods import setting_names
 
-    known = keywords_of(method) if settings and ":" not in method.use else ()
+    known = setting_names(method) if settings and ":" not in method.use else ()
     return {name: value for name, value in settings.items() if name in known}
-
-
-def _check_different(who: str, option: str, items: Sequence[Any], *, empty: bool = False, remedy: str = "") -> None:
-    if not items and not empty:
-        msg = f"{who}: {option} is empty; name at least one."
-        raise OptionError(msg)
-    if len(set(items)) < len(items):
-        what, remedy = ("names", remedy) if remedy else ("entries", "Leave out what is there twice.")
-        msg = f"{who}: {option} must have different {what}; got {list(items)}. {remedy}"
-        raise OptionError(msg)

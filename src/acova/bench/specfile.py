@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from acova.base import FileError, OptionError, check_choice, near_miss, read_toml
+from acova.base import FileError, OptionError
+from acova.base.errors import check_choice, near_miss
+from acova.base.files import read_toml
 from acova.bench.checks import check_regular_file, one_line
-from acova.bench.spec import BenchSpec, DataSpec, MethodSpec, Quick
+from acova.bench.entries import DataSpec, MethodSpec, Quick
+from acova.bench.spec import BenchSpec
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """Rows of results in one append-only file that several runners may share and that survives their end at any moment.
 
-Every row is one line of JSON with a checksum, appended by a single write under a lock. Which jobs are being worked on
-is told by locks too: a job's claim is one byte of a lock file beside the store, and the operating system takes it back
-when the process that holds it ends, however it ends. So there are no stale claims to clean up.
+Every row is one line of JSON with a checksum, appended by a single write under a lock. Locks also
+mark the fits that are being done: a fit's claim is one byte of a lock file beside the store, and the operating system
+takes it back when the process that holds it ends, however it ends. So there are no stale claims to clean up.
 """
 
 import logging
@@ -14,12 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from acova.base import DataWarning, FileError, file_errors, lock_byte, unlock_byte
+from acova.base import DataWarning, FileError
+from acova.base.files import file_errors
+from acova.base.locks import lock_byte, unlock_byte
 from acova.bench.checks import check_regular_file
 from acova.bench.rows import begins_like_row, row_line, row_of
 
 _WRITING = 0
-"""The byte that is locked while rows are appended; jobs have the others."""
+"""The byte that is locked while rows are appended; fits have the others."""
 _LOGGER = logging.getLogger("acova")
 _WHAT = "a store of benchmark rows"
 
@@ -29,7 +31,7 @@ class NotAStoreError(FileError):
 
 
 class Store:
-    """Rows by the key of their job; the latest row of a key counts.
+    """Rows by the key of their fit; the latest row of a key counts.
 
     A line that a killed writer left unfinished at the end of the file is not counted, with a `DataWarning`, and the
     next row replaces it. Any other line that is not a valid row is an error, which names the line.
@@ -111,7 +113,7 @@ class Store:
         return f"{self.path}, line {self._lines + 1}"
 
     def _remedy(self) -> str:
-        return f"Delete line {self._lines + 1}; its job is then run again."
+        return f"Delete line {self._lines + 1}; its fit is then run again."
 
     def _not_a_store(self) -> NotAStoreError:
         reason = "its first line is not a row in JSON"
@@ -126,7 +128,7 @@ class Store:
         if rest:
             msg = (
                 f"{self._place()} is unfinished, so a writer was probably killed. "
-                "It is not counted; its job is run again by the next 'acova bench', which also replaces the line."
+                "It is not counted; its fit is run again by the next 'acova bench', which also replaces the line."
             )
             warnings.warn(msg, DataWarning, stacklevel=3)
 
@@ -164,7 +166,7 @@ class Store:
         return size == 0 or os.read(file, 1) == b"\n"
 
     def borrow(self, keys: Iterable[str]) -> int:
-        """Take the rows of these jobs that other stores of the folder have as ours, unwritten; return how many.
+        """Take the rows of these fits that other stores of the folder have as ours, unwritten; return how many.
 
         Where several have a row, the one with most of these rows gives it: what is compared was run side by side.
         """
@@ -179,11 +181,11 @@ class Store:
         return len(found)
 
     def claim(self, key: str) -> bool:
-        """Take a job for this process, unless another runner works on it."""
+        """Take a fit for this process, unless another runner works on it."""
         return self._locks.take(_byte(key))
 
     def release(self, keys: Iterable[str]) -> None:
-        """Give jobs back."""
+        """Give fits back."""
         for key in keys:
             self._locks.drop(_byte(key))
 
@@ -200,7 +202,7 @@ def _rows_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _byte(key: str) -> int:
-    """Return the place of a job's claim in the lock file."""
+    """Return the place of a fit's claim in the lock file."""
     return 1 + int(key[:12], 16)
 
 

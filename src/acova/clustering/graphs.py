@@ -258,10 +258,10 @@ def weighted_links(
     """Yield each view's part (q, n) of the links of samples to those of the graphs; see `links_to`."""
     shape = (len(seen), len(observed))
     weights = np.maximum(weights, _LEAST_WEIGHT * weights.max())  # samples that have no other view need a label, too
-    for v, (graph, theirs, rows, weight) in enumerate(zip(graphs, observed.T, seen.T, weights, strict=True)):
-        if rows.any() and theirs.any():
+    for v, (graph, others, rows, weight) in enumerate(zip(graphs, observed.T, seen.T, weights, strict=True)):
+        if rows.any() and others.any():
             links = graph.links_with_itself() if tables is None else graph.links(tables[v][rows])
-            links = _placed(links, np.flatnonzero(rows), np.flatnonzero(theirs), shape)
+            links = _placed(links, np.flatnonzero(rows), np.flatnonzero(others), shape)
             yield _shared_mean(weight * links, seen, observed, weights)
         else:
             yield sp.csr_matrix(shape)

@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from torch import Tensor
 
 from acova.clustering.numbering import cluster_order, renumbered
-from acova.engine import single_threaded
+from acova.engine.parallel import single_threaded
 from acova.functional import log_joint
 
 _ROWS = 10_000

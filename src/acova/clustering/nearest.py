@@ -151,8 +151,8 @@ def _comparable(distances: Floats) -> NDArray[np.float32]:
 
 def links_of(distances: Floats, found: Positions, spreads: tuple[Floats, Floats], n_rows: int) -> sp.csr_matrix:
     """Return a graph of Gaussian affinities, in units of the mean of both ends' spreads; every line sums to 1."""
-    own, theirs = spreads
-    width = np.maximum((own[:, None] + theirs[found]) / 2, np.finfo(np.float64).tiny)
+    of_queries, of_rows = spreads
+    width = np.maximum((of_queries[:, None] + of_rows[found]) / 2, np.finfo(np.float64).tiny)
     affinity = np.exp(-np.square(distances / width) / 2)
     affinity /= affinity.sum(axis=1, keepdims=True)
     ends = np.arange(0, found.size + 1, found.shape[1])

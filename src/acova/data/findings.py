@@ -210,14 +210,14 @@ def overlap_findings(
     count, group = connected_components(observed.T @ observed, directed=False)
     members = [np.flatnonzero((group == g) & observed.any(axis=0)).tolist() for g in range(count)]
     groups = sorted(([names[v] for v in one] for one in members if one), key=len)
-    for mine in groups[:-1]:
+    for group in groups[:-1]:
         other = groups[-1][0]
-        with_others = f"together with {', '.join(map(repr, mine[1:]))} it " if mine[1:] else ""
+        with_others = f"together with {', '.join(map(repr, group[1:]))} it " if group[1:] else ""
         text = f"{with_others}shares no sample with view {other!r}"
         if frames is not None:
-            text += f" ({frames[mine[0]].index[0]!r} here, {frames[other].index[0]!r} there)"
-            text += next((f"; {hint}" for one in mine if (hint := transposition(one, frames))), "")
-        yield Finding("disjoint", mine[0], "", text, warns=True)
+            text += f" ({frames[group[0]].index[0]!r} here, {frames[other].index[0]!r} there)"
+            text += next((f"; {hint}" for one in group if (hint := transposition(one, frames))), "")
+        yield Finding("disjoint", group[0], "", text, warns=True)
 
 
 def ignored_findings(files: Sequence[str]) -> Iterator[Finding]:

@@ -93,17 +93,17 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     -------
     Inspection
     """
-    held = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _held(X, observed)
-    held = held.cleaned(drop, holes)
-    frames = {name: _as_frame(name, part) for name, part in held.parts.items()}
-    named = frames if _joined(held.parts) else None
+    contents = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _contents_of(X, observed)
+    contents = contents.cleaned(drop, holes)
+    frames = {name: _as_frame(name, part) for name, part in contents.parts.items()}
+    named = frames if _joined(contents.parts) else None
     refusal, views = None, None
     try:
-        views, _ = joined_views(held.parts, held.observed)
+        views, _ = joined_views(contents.parts, contents.observed)
     except DataError as error:
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
-    findings = [*ignored_findings(held.ignored), *findings_of(frames)]
+    findings = [*ignored_findings(contents.ignored), *findings_of(frames)]
     findings += name_findings(frames) if named is not None else ()
     findings += overlap_findings(list(frames), present.to_numpy(dtype=bool), named)
     findings.sort(key=lambda one: not one.stops)
@@ -119,7 +119,7 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     return Inspection(table, present.value_counts(), tuple(findings), refusal)
 
 
-def _held(X: Any, observed: Any) -> Contents:
+def _contents_of(X: Any, observed: Any) -> Contents:
     if isinstance(X, Views):
         frames = {
             name: pd.DataFrame(array, X.index, columns)

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import DataError, check_choice, check_number, check_seed, draw_seed
+from acova.base import DataError
+from acova.base.errors import check_choice, check_number
+from acova.base.seeds import check_seed, draw_seed
 
 PATTERNS = ("uniform_size", "uniform_subset", "per_view", "block")
 

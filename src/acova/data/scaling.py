@@ -1,14 +1,15 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from acova.base import DataError, check_choice
+from acova.base import DataError
+from acova.base.errors import check_choice
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -39,7 +40,9 @@ class Scaling:
     unit_rows: tuple[bool, ...]
 
     @classmethod
-    def fit(cls, views: Views | StoredViews, kinds: tuple[str, ...]) -> "Scaling":
+    def fit(
+        cls, views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence["Features"] | None = None
+    ) -> "Scaling":
         """Learn the map of each view from its observed rows, in one pass.
 
         Parameters
@@ -53,10 +56,15 @@ class Scaling:
             cosine where at least four fifths of the cells are zero, as in counts of words; else the z-score;
             ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
             its least and its largest value; ``"none"``: as is.
+        features : sequence of V Features, optional
+            What `features_of` said of the views, for the kind "auto", if it is known already.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
+        for learner, known in zip(learners, features or (), strict=False):
+            if isinstance(learner, _ByKind):
+                learner.know(known)
         if any(kind != "none" for kind in kinds):
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
@@ -262,9 +270,14 @@ class _ByDirection:
 class _ByKind:
     def __init__(self, size: int) -> None:
         self._features, self._by_view, self._by_direction = Features(size), _ByView(size), _ByDirection(size)
+        self._learners: list[Any] = [self._features, self._by_view, self._by_direction]
+
+    def know(self, features: Features) -> None:
+        """Take what is known of the features instead of learning it again."""
+        self._features, self._learners = features, self._learners[1:]
 
     def add(self, rows: FloatArray) -> None:
-        for learner in (self._features, self._by_view, self._by_direction):
+        for learner in self._learners:
             learner.add(rows)
 
     def result(self, name: str) -> _Map:

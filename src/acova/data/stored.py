@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from acova.base import DataError, check_number, file_errors
+from acova.base import DataError
+from acova.base.errors import check_number
+from acova.base.files import file_errors
 from acova.data.files.parts import ENDINGS, Part, is_stored_part, open_part
 from acova.data.inputs import as_float_array, as_mask, split_views
 from acova.data.views import Views
@@ -44,10 +46,10 @@ class StoredViews:
         layouts: Sequence[_Layout] = (),
     ) -> None:
         self._parts, self._masks, self._layouts = dict(parts), tuple(masks), tuple(layouts)
-        held = tuple(self._parts.values())
-        own = tuple(self._parts), tuple(part.shape[1] for part in held), tuple(part.columns for part in held)
+        views = tuple(self._parts.values())
+        own = tuple(self._parts), tuple(part.shape[1] for part in views), tuple(part.columns for part in views)
         self.names, self.sizes, self.columns = self._layouts[-1] if self._layouts else own
-        self.n_samples = held[0].shape[0]
+        self.n_samples = views[0].shape[0]
 
     @property
     def index(self) -> pd.RangeIndex:

@@ -49,13 +49,13 @@ class Summary:
         moments = [_Moments(n_clusters, size) for size in views.sizes]
         for start in range(0, views.n_samples, BLOCK):
             stop = min(start + BLOCK, views.n_samples)
-            block = views.read(start, stop) if isinstance(views, StoredViews) else views.take(slice(start, stop))
+            block = views.read(start, stop)
             patterns, counts = count_patterns(
                 np.vstack([patterns, block.observed]), np.append(counts, np.ones(stop - start, dtype=np.int64))
             )
-            mine = labels_between(labels, start, stop)
+            piece = labels_between(labels, start, stop)
             for v, moment in enumerate(moments):
-                moment.add(block.rows(v), mine[block.observed[:, v]])
+                moment.add(block.rows(v), piece[block.observed[:, v]])
         means, stds = zip(*(moment.result() for moment in moments), strict=True)
         return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
 

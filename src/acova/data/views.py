@@ -1,13 +1,15 @@
 """`Views`: several arrays about the same samples, with holes."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from acova.base import DataError, near_miss
+from acova.base import DataError
+from acova.base.errors import near_miss
 from acova.data.categories import Categories, Encoded, category_column, given_column
 from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
@@ -126,9 +128,15 @@ class Views:
 
     def take(self, rows: Any) -> Self:
         """Return the samples at the given positions, in that order."""
-        rows = np.arange(self.n_samples)[rows]
-        arrays = [array[rows] for array in self.arrays]
-        return type(self)(arrays, self.observed[rows], self.names, self.index[rows], self.columns, self.categories)
+        taken = copy(self)  # whose cells are checked already
+        rows = rows if isinstance(rows, slice) else np.arange(self.n_samples)[rows]
+        taken.arrays = tuple(array[rows] for array in self.arrays)
+        taken.observed, taken.index = self.observed[rows], self.index[rows]
+        return taken
+
+    def read(self, start: int, stop: int) -> Self:
+        """Return consecutive samples, as `StoredViews.read` does."""
+        return self.take(slice(start, stop))
 
     def hide(self, observed: Any) -> Self:
         """Return these views with more of them hidden (`observed` as in `Views.of`)."""

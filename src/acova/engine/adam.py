@@ -12,7 +12,7 @@ from acova import kernels
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:
-    from acova.engine.trainer import Phase
+    from acova.engine.phase import Phase
 
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-8
 _LARGE = 2**20
@@ -102,8 +102,8 @@ class TorchAdam(Adam):
         for number, rates in enumerate(self._rates):
             moved: list[tuple[Tensor, ...]] = [
                 (parameter, parameter.grad.contiguous(), *moments)
-                for parameter, moments, mine in zip(self._parameters, self._moments, self._rate_of, strict=True)
-                if mine == number and parameter.grad is not None
+                for parameter, moments, rate in zip(self._parameters, self._moments, self._rate_of, strict=True)
+                if rate == number and parameter.grad is not None
             ]
             if moved and self._alike[number]:
                 yield rates[0], moved

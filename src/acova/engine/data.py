@@ -14,6 +14,7 @@ from torch import Tensor
 from acova.base import Streams
 from acova.engine.distributed import ALONE, Processes
 from acova.engine.runtime import generator
+from acova.functional import Batch
 
 BLOCK = 1024
 """Samples that share one stream of noise, and that are read from disk at once."""
@@ -21,8 +22,8 @@ WINDOW_BYTES = 2**27
 """Memory of a window of rows read from disk."""
 _MIN_BLOCKS = 16
 
-Reader = Callable[[int, int], tuple[list[Tensor], Tensor]]
-"""``read(start, stop)`` gives the views (n, P_v) and observed (n, V) of the samples from `start` to `stop`."""
+Reader = Callable[[int, int], Batch]
+"""``read(start, stop)`` gives the samples from `start` to `stop`."""
 
 
 class RunData:
@@ -30,10 +31,12 @@ class RunData:
 
     Parameters
     ----------
-    views : sequence of tensors of shape (S, n, P_v)
-        S distinct data sets. A loss gets all of them; how many there are and what they mean is its affair.
+    views : sequence of V tensors of shape (S, n, P_v)
+        S distinct data sets.
     observed : Tensor of bool, shape (S, n, V)
-    held : sequence of R int, optional
+    targets : sequence of V tensors of shape (S, n, P_v), or empty
+        What the views are decoded to, if that is something else.
+    data_set : sequence of R int, optional
         Which of the S data sets each run has; by default run r has data set r, or all have the only one.
     n_samples : int, optional
         Number of samples of all processes together; by default those given.
@@ -50,16 +53,16 @@ class RunData:
         views: Sequence[Tensor],
         observed: Tensor,
         *,
-        held: Sequence[int] | None = None,
+        targets: Sequence[Tensor] = (),
+        data_set: Sequence[int] | None = None,
         n_samples: int | None = None,
         processes: Processes = ALONE,
         rows: Tensor | None = None,
         derived: bool = False,
     ) -> None:
-        self.views = list(views)
-        self.observed = observed
-        self.held = list(range(len(observed)) if held is None else held)
-        self._held = torch.tensor(self.held, device=observed.device)
+        self.views, self.observed, self.targets = list(views), observed, list(targets)
+        self.data_set = list(range(len(observed)) if data_set is None else data_set)
+        self._data_set = torch.tensor(self.data_set, device=observed.device)
         self.n_samples = observed.shape[1] if n_samples is None else n_samples
         self.device = observed.device
         self.processes = processes
@@ -73,22 +76,21 @@ class RunData:
         """What batches are taken from."""
         return self
 
-    def batch(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return each run's own rows: views (R, B, P_v) and observed (R, B, V) for row numbers (R, B)."""
-        at = self._held.unsqueeze(-1)
-        if len(self.observed) == 1:
-            numbers = rows.flatten()
-            *views, observed = (
-                part[0].index_select(0, numbers).view(*rows.shape, *part.shape[2:])
-                for part in (*self.views, self.observed)
-            )
-            return views, observed
-        return [view[at, rows] for view in self.views], self.observed[at, rows]
+    def batch(self, rows: Tensor) -> Batch:
+        """Return each run's own rows, with a leading axis of runs, for row numbers (R, B)."""
+        at, numbers = self._data_set.unsqueeze(-1), rows.flatten()
 
-    def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
-        """Return one run's views (n, P_v) and observed (n, V)."""
-        at = int(self._held[run]) if len(self.observed) > 1 else 0
-        return [view[at] for view in self.views], self.observed[at]
+        def take(part: Tensor) -> Tensor:
+            if len(self.observed) > 1:
+                return part[at, rows]
+            return part[0].index_select(0, numbers).view(*rows.shape, *part.shape[2:])
+
+        return Batch(list(map(take, self.views)), take(self.observed), list(map(take, self.targets)))
+
+    def of_run(self, run: int) -> Batch:
+        """Return all samples of one run that this process has."""
+        at = int(self._data_set[run]) if len(self.observed) > 1 else 0
+        return Batch([view[at] for view in self.views], self.observed[at], [part[at] for part in self.targets])
 
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
         """Yield all samples as one window."""
@@ -155,25 +157,25 @@ class StreamedData:
             spans = [(start, min(start + BLOCK, self.n_samples)) for start in chosen.tolist()]
             size = sum(stop - start for start, stop in spans)
             share = self.processes.share(size)
-            mine = _cut(spans, share)
-            self._load(mine)
-            yield Window(_order(stream, epoch, number, size, self.device).unsqueeze(0), share, mine)
+            own = _cut(spans, share)
+            self._load(own)
+            yield Window(_order(stream, epoch, number, size, self.device).unsqueeze(0), share, own)
 
-    def of_run(self, run: int) -> tuple[list[Tensor], Tensor]:
+    def of_run(self, run: int) -> Batch:
         """Return as many samples as a window holds, from blocks spread evenly: enough to place clusters by."""
         count = -(-self.n_samples // BLOCK)
         chosen = sorted({count * i // self.blocks for i in range(self.blocks)})
-        mine = chosen[self.processes.share(len(chosen))]
-        size = self._load([(block * BLOCK, min((block + 1) * BLOCK, self.n_samples)) for block in mine])
-        views, observed = self.resident.of_run(0)
-        return [view[:size] for view in views], observed[:size]
+        own = chosen[self.processes.share(len(chosen))]
+        size = self._load([(block * BLOCK, min((block + 1) * BLOCK, self.n_samples)) for block in own])
+        return self.resident.of_run(0).rows(slice(size))
 
     def _load(self, spans: Sequence[tuple[int, int]]) -> int:
         """Read samples into the first rows, and return how many there are."""
         at = 0
         for start, stop in spans:
-            views, observed = self._read(start, stop)
-            for place, part in zip((*self.resident.views, self.resident.observed), (*views, observed), strict=True):
+            read = self._read(start, stop)
+            places = (*self.resident.views, self.resident.observed)
+            for place, part in zip(places, (*read.views, read.observed), strict=True):
                 place[0, at : at + stop - start].copy_(part)
             at += stop - start
         return at
@@ -253,10 +255,10 @@ def _order(streams: Streams, epoch: int, window: int, size: int, device: torch.d
 
 def _cut(spans: Sequence[tuple[int, int]], share: slice) -> list[tuple[int, int]]:
     """Return the part of consecutive spans that lies at the positions of `share`."""
-    mine, at = [], 0
+    own, at = [], 0
     for start, stop in spans:
         low, high = max(share.start - at, 0), min(share.stop - at, stop - start)
         if low < high:
-            mine.append((start + low, start + high))
+            own.append((start + low, start + high))
         at += stop - start
-    return mine
+    return own

@@ -36,17 +36,17 @@ class Processes:
         dist.all_reduce(carried)
         return carried.to(tensor.device)
 
-    def gather(self, mine: Tensor) -> Tensor:
+    def gather(self, own: Tensor) -> Tensor:
         """Return every process's rows, in the order of the processes; their numbers may differ."""
         if self.size == 1:
-            return mine
-        counts = self.sum(torch.eye(self.size, dtype=torch.int64)[self.rank] * len(mine)).tolist()
-        carried = _to_carry(mine)
-        padded = carried.new_zeros(max(counts), *mine.shape[1:])
-        padded[: len(mine)] = carried
+            return own
+        counts = self.sum(torch.eye(self.size, dtype=torch.int64)[self.rank] * len(own)).tolist()
+        carried = _to_carry(own)
+        padded = carried.new_zeros(max(counts), *own.shape[1:])
+        padded[: len(own)] = carried
         parts = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(parts, padded)
-        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)]).to(mine.device)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)]).to(own.device)
 
     def wait(self) -> None:
         """Return when every process has come here."""

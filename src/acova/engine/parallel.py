@@ -11,7 +11,8 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import nn
 
-from acova.base import OptionError, check_number
+from acova.base import OptionError
+from acova.base.errors import check_number
 from acova.engine.switches import SharedSwitch
 
 VARIABLE = "ACOVA_THREADS"

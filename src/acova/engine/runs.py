@@ -14,9 +14,10 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.parallel import DistributedDataParallel
 
 from acova.engine.distributed import ALONE, Processes
+from acova.functional import Batch
 
-Loss = Callable[[Any, Sequence[Tensor], Tensor, Tensor], Mapping[str, Tensor]]
-"""``loss(network, views, observed, noise)`` of one run gives named values, each of shape (N,)."""
+Loss = Callable[[Any, Batch, Tensor], Mapping[str, Tensor]]
+"""``loss(network, batch, noise)`` of one run gives named values, each of shape (N,)."""
 
 
 class Runs:
@@ -116,12 +117,13 @@ class Runs:
         """Return one run's parameter, a window on the stack."""
         return self.networks[run].get_parameter(name)
 
-    def losses(self, loss: Loss, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Return every run's named values, each of shape (R, B), for batches with a leading axis of R."""
+    def losses(self, loss: Loss, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+        """Return every run's named values, each of shape (R, B), for a batch with a leading axis of R."""
         if not self.stacked:
-            parts = self._call(loss, [view[0] for view in views], observed[0], noise[0])
-            return {name: value.unsqueeze(0) for name, value in parts.items()}
-        return self._map(loss, list(views), observed, noise)
+            views, targets = ([part[0] for part in parts] for parts in (batch.views, batch.targets))
+            values = self._call(loss, Batch(views, batch.observed[0], targets), noise[0])
+            return {name: value.unsqueeze(0) for name, value in values.items()}
+        return self._map(loss, batch, noise)
 
     @torch.no_grad()
     def measure(self, function: Callable[[Any], Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -131,9 +133,9 @@ class Runs:
         return self._map(function)
 
     def _map(self, function: Callable[..., Any], *inputs: Any) -> dict[str, Tensor]:
-        def one(parameters: Any, buffers: Any, *mine: Any) -> Any:
+        def one(parameters: Any, buffers: Any, *of_run: Any) -> Any:
             state = {f"network.{name}": value for name, value in {**parameters, **buffers}.items()}
-            return functional_call(self._call, state, (function, *mine))
+            return functional_call(self._call, state, (function, *of_run))
 
         return dict(vmap(one)(self.parameters, self._buffers, *inputs))
 
@@ -152,7 +154,7 @@ class Runs:
         gradients = [gradient for name in names if (gradient := self.parameters[name].grad) is not None]
         stacks = [gradient.unbind() if self.stacked else (gradient,) for gradient in gradients]
         # Each run's pieces go through a few kernels together; one kernel per parameter would cost more than Adam.
-        return torch.stack([_clip(mine, max_norm) for mine in zip(*stacks, strict=True)])
+        return torch.stack([_clip(pieces, max_norm) for pieces in zip(*stacks, strict=True)])
 
 
 class _Call(nn.Module):

@@ -18,7 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from acova.base import RunFolderError, parse_json, write_whole
+from acova.base import RunFolderError
+from acova.base.files import parse_json, write_whole
 from acova.engine.distributed import ALONE, Processes
 
 _LOG = logging.getLogger("acova")
@@ -61,6 +62,21 @@ class State:
     stopped: list[int | None]
     aside: dict[str, Tensor]
     tensors: dict[str, Tensor]
+
+    @classmethod
+    def of_finished_run(cls, records: list[dict[str, Any]], tensors: dict[str, Tensor]) -> "State":
+        """Return what is kept of one run that is done: its records and its network's tensors."""
+        return cls(
+            phase="done",
+            epoch=0,
+            step=0,
+            records=[records],
+            best=[],
+            best_epoch=[],
+            stopped=[],
+            aside={},
+            tensors=tensors,
+        )
 
 
 class Keeper:

@@ -13,7 +13,7 @@ from acova.engine.data import RunData
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:
-    from acova.engine.trainer import Phase
+    from acova.engine.phase import Phase
 
 CLIPPED = "clipped"
 _EAGER_CALLS = 3
@@ -77,7 +77,8 @@ class Step:
     def state(self) -> dict[str, Tensor]:
         """Return everything the next step depends on, as it is now (copies are up to the caller)."""
         tensors = {f"parameter.{name}": value.detach() for name, value in self._runs.parameters.items()}
-        return {**tensors, **{f"sum.{name}": value for name, value in self.sums.items()}, **self._optimiser.state()}
+        sums = {f"sum.{name}": value for name, value in self.sums.items()}
+        return {**tensors, **sums, **self._optimiser.state(), **self._data.state()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go back to an earlier `state`."""
@@ -87,16 +88,16 @@ class Step:
                 parameter.copy_(tensors[f"parameter.{name}"])
         self.sums = {name.removeprefix("sum."): value for name, value in tensors.items() if name.startswith("sum.")}
         self._optimiser.load(tensors)
+        self._data.load(tensors)
 
     def _take(self, rows: Tensor, batch: int) -> None:
         with kernels.fused(alone=self._runs.processes.size == 1):
-            views, observed = self._data.batch(rows)
             run = torch.arange(len(rows), device=rows.device).unsqueeze(-1)
-            losses = self._runs.losses(self._phase.loss, views, observed, self.noise[run, rows])
+            losses = self._runs.losses(self._phase.loss, self._data.batch(rows), self.noise[run, rows])
             with kernels.beside(rows) as adding:
                 for name, value in losses.items():
-                    mine = value.detach().sum(1)
-                    self.sums.setdefault(name, torch.zeros_like(mine)).add_(mine)
+                    total = value.detach().sum(1)
+                    self.sums.setdefault(name, torch.zeros_like(total)).add_(total)
             for name in self._trained:
                 self._runs.parameters[name].grad = None
             # The gradient is that of the mean over the whole batch; processes average their gradients.

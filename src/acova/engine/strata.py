@@ -29,7 +29,9 @@ class StratifiedData(RunData):
     """
 
     def __init__(self, data: RunData, groups: Sequence[Tensor], count: int, *, derived: bool = False) -> None:
-        super().__init__(data.views, data.observed, held=data.held, n_samples=count * len(groups), derived=derived)
+        super().__init__(
+            data.views, data.observed, data_set=data.data_set, n_samples=count * len(groups), derived=derived
+        )
         self._groups, self._count = list(groups), count
 
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator[Window]:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from acova.base import Streams, TrainingError
 from acova.engine.data import RunData, StreamedData, Window, batch_sizes, fill_noise
-from acova.engine.runs import Loss, Runs
+from acova.engine.phase import Phase
+from acova.engine.runs import Runs
 from acova.engine.state import Keeper, State
 from acova.engine.step import CLIPPED, Step
 
@@ -18,63 +19,6 @@ EpochReport = Callable[[str, int, int, Sequence[Mapping[str, Any]]], None]
 
 
 _LEAST_MEMBERS = 0.5
-
-
-@dataclass(frozen=True)
-class ParameterGroup:
-    """Parameters, by name, that share a learning rate: one for all runs, or one for each."""
-
-    names: Sequence[str]
-    learning_rate: float | Sequence[float]
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of training with one loss.
-
-    Attributes
-    ----------
-    name : str
-        Also names the phase's random streams.
-    epochs, batch_size : int
-    loss : callable
-        ``loss(network, views, observed, noise)`` returns named values per sample, each (N,); the mean of ``"total"``
-        is minimised. A value (N, K) says how much of each sample is in each of K clusters.
-    groups : sequence of ParameterGroup
-        Trained by Adam.
-    noise_shape : tuple of int
-        Standard normal numbers each sample needs per epoch.
-    decay : float
-        All learning rates are multiplied by this after every `decay_every` epochs.
-    decay_every : int
-    clip_norm : float or None
-        Gradients of a run longer than this, over all its parameters, are shortened to it.
-    measure : callable or None
-        ``measure(network)`` gives more named numbers to record after each epoch.
-    patience : int or None
-        A run stops after this many epochs in which its loss did not fall by `tol` times its size; None trains all
-        epochs.
-    tol : float
-    drop_last : {"never", "joined", "partial", "always"}
-        What becomes of an epoch's last batch, see `batch_sizes`.
-    before_epoch : callable or None
-        ``before_epoch(epoch)`` may write to the networks and to the data, in place; a resumed epoch is not begun again.
-    """
-
-    name: str
-    epochs: int
-    batch_size: int
-    loss: Loss
-    groups: Sequence[ParameterGroup]
-    noise_shape: tuple[int, ...] = (0,)
-    decay: float = 1.0
-    decay_every: int = 1
-    clip_norm: float | None = None
-    measure: Callable[[Any], Mapping[str, Tensor]] | None = None
-    patience: int | None = None
-    tol: float = 0.0
-    drop_last: str = "never"
-    before_epoch: Callable[[int], None] | None = None
 
 
 class Trainer:
@@ -111,27 +55,24 @@ class Trainer:
         self._keeper = keeper or Keeper()
         self.records: list[list[dict[str, Any]]] = [[] for _ in runs.networks]
 
-    def train(self, phase: Phase, prepare: Callable[[], None] | None = None) -> None:
-        """Run one phase of all runs; with a state to go on from, only what is left of it.
-
-        `prepare` is called before the phase's first step, and not again when the phase is resumed.
-        """
+    def train(self, phase: Phase) -> None:
+        """Run one phase of all runs; with a state to go on from, only what is left of it."""
         state = self._keeper.resumed
         if state is not None and state.phase != phase.name:
             return  # the state is of a later phase, and phases come in order
-        if state is None and prepare is not None:
-            prepare()
-        if not phase.epochs or not batch_sizes(self.data.n_samples, phase.batch_size, phase.drop_last):
+        if state is None and phase.prepare is not None:
+            phase.prepare()
+        data = self.data if phase.data is None else phase.data
+        if not phase.epochs or not batch_sizes(data.n_samples, phase.batch_size, phase.drop_last):
             return
-        step = Step(phase, self.runs, self.data.resident)
-        draws = _Draws(self.data, step.noise, [stream.child(phase.name) for stream in self._streams])
+        step = Step(phase, self.runs, data.resident)
+        draws = _Draws(data, step.noise, [stream.child(phase.name) for stream in self._streams])
         stopping = _Stopping(phase, self.runs)
         epoch, skip = 0, 0
         if state is not None:
-            self._keeper.check_resumed(self._held(step), phase.epochs, len(self.runs))
+            self._keeper.check_resumed(step.state(), phase.epochs, len(self.runs))
             self._keeper.resumed = None
             step.load(state.tensors)
-            self.data.resident.load(state.tensors)
             self.records = state.records
             stopping.load(state)
             epoch, skip = state.epoch, state.step
@@ -153,9 +94,7 @@ class Trainer:
                     continue
                 step(rows, batch)
                 if self._keeper.stop_requested:
-                    self._keeper.stop(
-                        State(phase.name, epoch, taken, self.records, *stopping.state(), self._held(step))
-                    )
+                    self._keeper.stop(State(phase.name, epoch, taken, self.records, *stopping.state(), step.state()))
         step.end_epoch(epoch)
         if phase.before_epoch is None and epoch + 1 < phase.epochs:
             draws.look_ahead(epoch + 1)
@@ -164,7 +103,7 @@ class Trainer:
             if stopping.stopped[run] is None:
                 self.records[run].append(record)
         stopping.look_at(latest, epoch)
-        self._keeper.keep(lambda: State(phase.name, epoch + 1, 0, self.records, *stopping.state(), self._held(step)))
+        self._keeper.keep(lambda: State(phase.name, epoch + 1, 0, self.records, *stopping.state(), step.state()))
         if self._report is not None:
             self._report(phase.name, epoch + 1, phase.epochs, latest)
 
@@ -173,10 +112,6 @@ class Trainer:
         step.start_epoch()
         if phase.before_epoch is not None:
             phase.before_epoch(epoch)
-
-    def _held(self, step: Step) -> dict[str, Tensor]:
-        """Return all tensors that the next step depends on."""
-        return {**step.state(), **self.data.resident.state()}
 
     def _latest(self, phase: Phase, epoch: int, step: Step, seen: int) -> list[dict[str, Any]]:
         sums = {name: value.double() for name, value in step.sums.items()}

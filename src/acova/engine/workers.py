@@ -36,7 +36,7 @@ _LOOK = 0.1
 """Seconds between two looks at what the workers report, and of a worker at whether its owner is there."""
 _STOP, _REPORTS, _WATCH = "stop", "reports.jsonl", "acova ends with its owner"
 
-Told = tuple[str, type[Warning], str, int]
+Record = tuple[str, type[Warning], str, int]
 """A warning of a worker: message, category, file, line."""
 
 
@@ -215,16 +215,16 @@ def _end_with(owner: int) -> None:
 
 
 @contextmanager
-def recorded_warnings() -> Iterator[list[Told]]:
+def recorded_warnings() -> Iterator[list[Record]]:
     """Give a list that the warnings of the block are in afterwards, to be sent and given by `warn_again`."""
-    told: list[Told] = []
+    records: list[Record] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield told
-    told += [(str(each.message), each.category, each.filename, each.lineno) for each in caught]
+        yield records
+    records += [(str(each.message), each.category, each.filename, each.lineno) for each in caught]
 
 
-def warn_again(told: Iterable[Told], registry: dict[Any, Any]) -> None:
+def warn_again(records: Iterable[Record], registry: dict[Any, Any]) -> None:
     """Give warnings of workers here, where filters decide on them; those in the registry were given before."""
-    for message, category, file, line in told:
+    for message, category, file, line in records:
         warnings.warn_explicit(message, category, file, line, registry=registry)

@@ -1,17 +1,24 @@
 """scikit-learn estimators for incomplete multi-view clustering."""
 
-from acova.estimators.acova import ACOVA
-from acova.estimators.agreement_graph import AgreementGraph
-from acova.estimators.cpspan import CPSPAN
-from acova.estimators.dcp import DCP
-from acova.estimators.dsimvc import DSIMVC
-from acova.estimators.kmeans import BSV, Concat, KNNImpute
-from acova.estimators.many import fit_many
-from acova.estimators.mvp import MVP
-from acova.estimators.pmimc import PMIMC
-from acova.estimators.presets import PRESETS, RECIPES, recipe_values
-from acova.estimators.registry import list_methods, load_method, make_method
-from acova.estimators.variants import DVIMC, CoDE, MoE, WeightedFusion
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acova.compared.cpspan import CPSPAN
+    from acova.compared.dcp import DCP
+    from acova.compared.dsimvc import DSIMVC
+    from acova.compared.dvimc import DVIMC
+    from acova.compared.mvp import MVP
+    from acova.compared.pmimc import PMIMC
+    from acova.estimators._deep import DeepClusterer
+    from acova.estimators._settings import Training
+    from acova.estimators.acova import ACOVA
+    from acova.estimators.agreement_graph import AgreementGraph
+    from acova.estimators.kmeans import BSV, Concat, KNNImpute
+    from acova.estimators.many import fit_many
+    from acova.estimators.recipes import PRESETS, RECIPES
+    from acova.estimators.registry import list_methods, load_method, make_method
+    from acova.estimators.variants import CoDE, MoE, WeightedFusion
 
 __all__ = [
     "ACOVA",
@@ -27,12 +34,36 @@ __all__ = [
     "AgreementGraph",
     "CoDE",
     "Concat",
+    "DeepClusterer",
     "KNNImpute",
     "MoE",
+    "Training",
     "WeightedFusion",
     "fit_many",
     "list_methods",
     "load_method",
     "make_method",
-    "recipe_values",
 ]
+
+_HOMES = {
+    "DeepClusterer": "acova.estimators._deep",
+    "Training": "acova.estimators._settings",
+    "fit_many": "acova.estimators.many",
+    **dict.fromkeys(("PRESETS", "RECIPES"), "acova.estimators.recipes"),
+    **dict.fromkeys(("list_methods", "load_method", "make_method"), "acova.estimators.registry"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use (PEP 562)."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    methods = import_module("acova.estimators.registry").HOMES
+    if name in methods:
+        return getattr(import_module(methods[name]), name)
+    msg = f"module 'acova.estimators' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *import_module("acova.estimators.registry").HOMES})

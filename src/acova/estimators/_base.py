@@ -13,21 +13,19 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from acova.base import DataError, check_choice
+from acova.base import DataError
+from acova.base.errors import check_choice
 from acova.base.version import __version__
-from acova.data import (
-    Scaling,
-    StoredViews,
-    Summary,
-    Views,
-    add_results,
-    from_tensor,
-    given_sizes,
-    is_omics,
-    is_stored,
-    observed_counts,
-)
+from acova.data import Scaling, StoredViews, Summary, Views
+from acova.data.categories import given_sizes
+from acova.data.files.omics import add_results, is_omics
+from acova.data.inputs import from_tensor
+from acova.data.scaling import observed_counts
+from acova.data.stored import is_stored
+from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
+from acova.estimators._validation import Rule, rules_of
 from acova.estimators.persistence import load_model, save_model
+from acova.training.method import refusal_of_disk
 
 _IN_MEMORY = 2**28
 """Bytes of views on disk up to which they are read as a whole."""
@@ -60,6 +58,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     n_clusters: int
     view_sizes: Sequence[int] | None
     random_state: Any
+    training: Training | None
     labels_: NDArray[np.int64]
     history_: pd.DataFrame
     summary_: Summary
@@ -69,18 +68,53 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
-    _numbers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    _words: ClassVar[Mapping[str, Sequence[str]]] = {}
+    _rules: ClassVar[Mapping[str, Rule]] = {}
     """What a method's own settings may be."""
     _per_sample: ClassVar[tuple[str, ...]] = ("labels_",)
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Learned arrays with one row per sample, and other learned values, that a run folder keeps."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            rules_of(cls, cls.setting_names())
+
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
-        """Return an estimator with its settings for one of the paper's data sets, some of them replaced."""
+        """Return an estimator with its settings for one of the paper's data sets, some of them replaced.
+
+        Settings are given by their flat names; of a `training`, what differs from its defaults replaces the preset's.
+        """
         check_choice(f"{cls.__name__}.preset", "dataset", dataset, cls.presets)
-        return cls(**{**cls.presets[dataset], **settings})
+        return cls.from_settings(**{**cls.presets[dataset], **unnested(cls, settings)})
+
+    @classmethod
+    def from_settings(cls, n_clusters: int = 8, **settings: Any) -> Self:
+        """Return an estimator with settings by their flat names, those of `training` too.
+
+        Examples
+        --------
+        >>> from acova import ACOVA
+        >>> ACOVA.from_settings(3, latent_dim=5, learning_rate=1e-3)
+        ACOVA(latent_dim=5, n_clusters=3, training=Training(learning_rate=0.001))
+        """
+        return cls(n_clusters, **nested(cls, settings))
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Return the flat names of all settings, those of `training` too."""
+        return list(setting_parameters(cls))
+
+    def get_settings(self) -> dict[str, Any]:
+        """Return the settings as they are given, by their flat names; `settings_` has what a fit made of them."""
+        return flat(self)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as scikit-learn's estimators do; ``training__x`` works without a `training` as well."""
+        if getattr(self, NESTED, False) is None and any(name.startswith(f"{NESTED}__") for name in params):
+            self.training = Training()
+        super().set_params(**params)
+        return self
 
     def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
         """Learn the clusters."""
@@ -123,7 +157,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             "version": __version__,
             "n_clusters": int(self.n_clusters),
             "views": np.array(self.view_names_, dtype=object),
-            "settings": json.dumps(self.get_params(deep=False), default=str),
+            "settings": json.dumps(self.get_settings(), default=str),
         }
         if hasattr(self, "correlation_"):
             about["correlation"] = np.asarray(self.correlation_)
@@ -198,15 +232,10 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         self._columns = views.columns
         return views
 
-    def _held_in_memory(self, views: Views | StoredViews, why: str) -> Views:
+    def _in_memory(self, views: Views | StoredViews, why: str) -> Views:
         """Return views that are in memory, or say why this method cannot read them from disk."""
         if isinstance(views, StoredViews):
-            msg = (
-                f"{type(self).__name__}: {why} in memory, but these views stay on disk "
-                f"({views.nbytes / 2**30:.1f} GiB); read them with StoredViews.read(0, {len(views)}), or use a method "
-                "that reads a window at a time, such as ACOVA."
-            )
-            raise DataError(msg)
+            raise refusal_of_disk(type(self).__name__, why, views)
         return views
 
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:

@@ -78,9 +78,9 @@ def index_to_json(index: pd.Index) -> Any:
     Labels that are neither text, numbers, dates nor categories become text, with a warning.
     """
     try:
-        told = msgspec.to_builtins(_stored(index))
-        if _same(index_from_json(told), index):
-            return told
+        plain = msgspec.to_builtins(_stored(index))
+        if _same(index_from_json(plain), index):
+            return plain
     except (TypeError, ValueError, AttributeError, OverflowError, NotImplementedError):
         pass
     msg = (
@@ -91,9 +91,9 @@ def index_to_json(index: pd.Index) -> Any:
     return msgspec.to_builtins(Values("object", [str(label) for label in index], None))
 
 
-def index_from_json(told: Any) -> pd.Index:
+def index_from_json(plain: Any) -> pd.Index:
     """Return the index that `index_to_json` wrote; raise `ValueError` where it is none."""
-    index: pd.Index = _index(msgspec.convert(told, Stored))
+    index: pd.Index = _index(msgspec.convert(plain, Stored))
     return index
 
 

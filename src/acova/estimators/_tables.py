@@ -12,14 +12,14 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import check_number, check_seed, draw_seed
+from acova.base.seeds import draw_seed
 from acova.clustering.kmeans import Partition, k_means
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import StoredViews, Summary, Views
-from acova.engine import computation, single_threaded
+from acova.data import Summary, Views
+from acova.engine.parallel import single_threaded
+from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._validation import check_flag, scaling_kinds
-from acova.estimators.method_presets import SHALLOW
+from acova.estimators._validation import check_settings, rules_of, scaling_kinds
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.progress import progress_bar
@@ -27,6 +27,7 @@ from acova.training.provenance import provenance
 from acova.training.reading import array_of
 
 _ROWS = 16384
+_WHY = "k-means works"
 Table = NDArray[np.float64]
 
 
@@ -41,7 +42,6 @@ class TableClusterer(MultiViewClusterer):
     verbose: bool
     balance = False
     normalize_rows = False
-    presets = SHALLOW
     _fitted: ClassVar[tuple[str, ...]] = ("seed_", "warnings_")
     _centers: list[Table]
 
@@ -58,11 +58,13 @@ class TableClusterer(MultiViewClusterer):
             False hides a view of a sample, whatever its cells hold.
         """
         self._check()
-        given = self._in_memory(self._views_to_fit(X, observed))
+        given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = learn_scaling(views, scaling_kinds(self, ("gaussian",) * views.n_views))
+        self._scaling = learn_scaling(
+            views, scaling_kinds(type(self).__name__, self.standardize, ("gaussian",) * views.n_views)
+        )
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -90,7 +92,7 @@ class TableClusterer(MultiViewClusterer):
     @computation()
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the cluster whose centre is nearest to each sample, filled as in training."""
-        views = self._in_memory(self._views_to_predict(X, observed))
+        views = self._in_memory(self._views_to_predict(X, observed), _WHY)
         return self._picked(self._assigned(self._tables(views)))
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
@@ -99,17 +101,14 @@ class TableClusterer(MultiViewClusterer):
         if X is None:
             yield self._told(self._held_labels(), self.index_)
         else:
-            views = self._in_memory(self._views_to_predict(X, observed))
+            views = self._in_memory(self._views_to_predict(X, observed), _WHY)
             yield self._told(self._assigned(self._tables(views)), views.index)
 
     # --- what differs ---------------------------------------------------------------------------
 
     def _check(self) -> None:
-        for option in ("n_clusters", "n_init"):
-            check_number(type(self).__name__, option, getattr(self, option), minimum=1, integer=True)
-        for option in ("balance", "normalize_rows", "verbose"):
-            check_flag(type(self).__name__, option, getattr(self, option))
-        check_seed(type(self).__name__, self.random_state)
+        """Raise `OptionError` for the first setting with a value that it cannot have."""
+        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
     def _check_data(self, views: Views) -> None:
         """Refuse data this method cannot cluster."""
@@ -162,9 +161,6 @@ class TableClusterer(MultiViewClusterer):
     def _assigned(self, tables: Mapping[str, Table]) -> NDArray[np.int64]:
         pairs = zip(tables.values(), self._centers, strict=True)
         return np.column_stack([_nearest(table, centers) for table, centers in pairs])
-
-    def _in_memory(self, views: Views | StoredViews) -> Views:
-        return self._held_in_memory(views, "k-means works")
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {f"centers.{t}": torch.from_numpy(centers) for t, centers in enumerate(self._centers)}

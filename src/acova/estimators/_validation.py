@@ -1,101 +1,52 @@
 """Checks of settings: each says the estimator, the option, the rule, what it got and the way out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
-from acova.base import DataError, OptionError, check_choice, check_number, check_seed
-from acova.data import SCALINGS, TO_UNIT, Features, StoredViews, Views, features_of
+from acova.base import DataError, OptionError
+from acova.base.errors import check_choice, check_number
+from acova.base.seeds import check_seed
+from acova.data import SCALINGS, StoredViews, Views
+from acova.data.scaling import TO_UNIT, Features, features_of
 from acova.engine.runtime import PRECISIONS
 from acova.functional import LIKELIHOODS
 from acova.training.correlations import CORRELATION_STARTS
 from acova.training.extremes import column_text
+from acova.training.job import Settings
 from acova.training.starts import STARTS
 
-if TYPE_CHECKING:
-    from acova.estimators._base import MultiViewClusterer
-    from acova.estimators.acova import ACOVA
-
-COUNT = {"minimum": 1, "integer": True}
-EPOCHS = {"minimum": 0, "integer": True}
-POSITIVE = {"minimum": 0, "strict": True}
-NOT_NEGATIVE = {"minimum": 0}
-_Estimator = TypeVar("_Estimator", bound="MultiViewClusterer")
-_FLAGS = ("consensus", "drop_last", "oracle_leak", "verbose")
-_OR_NONE = ("clip_norm", "patience")
-_NUMBERS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("n_clusters", "latent_dim", "batch_size", "checkpoint_every", "patience"), COUNT),
-    **dict.fromkeys(("n_neighbors", "decay_every", "n_correlations"), COUNT),
-    "rho": {"minimum": -1, "strict": True},
-    **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
-    **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), POSITIVE),
-    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std", "clip_norm"), POSITIVE),
-    **dict.fromkeys(("alpha", "elbo_weight", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
-    **dict.fromkeys(("density_floor", "reconstruction_weight", "permutation_weight"), NOT_NEGATIVE),
-}
-
-_WORDS = {
-    "missing": ("precision", "marginal"),
-    "precision": PRECISIONS,
-    "cluster_start": STARTS,
-    "assignment": ("draw", "exact"),
-}
+Rule = Callable[[str, str, Any], None]
+"""``rule(who, option, value)`` raises `OptionError` for a value that the option cannot have."""
 
 
-def check_options(settings: "ACOVA") -> None:
-    """Raise `OptionError` for the first setting that has a value it cannot have; no method has all of them."""
-    who = type(settings).__name__
-    for option, rule in {**_NUMBERS, **settings._numbers}.items():
-        if hasattr(settings, option) and (getattr(settings, option) is not None or option not in _OR_NONE):
-            check_number(who, option, getattr(settings, option), **rule)
-    for option in _FLAGS:
-        if hasattr(settings, option):
-            check_flag(who, option, getattr(settings, option))
-    check_seed(who, settings.random_state)
-    _check_widths(who, settings.hidden)
-    _check_numbers_or_words(who, settings)
-    for option, words in {**_WORDS, **settings._words}.items():
-        if hasattr(settings, option):
-            check_choice(who, option, getattr(settings, option), words)
-    _check_correlations(who, settings)
+def number(**limits: Any) -> Rule:
+    """Return the rule of a number within limits, see `check_number`."""
+    return lambda who, option, value: check_number(who, option, value, **limits)
 
 
-def _check_numbers_or_words(who: str, settings: "ACOVA") -> None:
-    if isinstance(settings.n_init, str):
-        check_choice(who, "n_init", settings.n_init, ("auto",), "a number of runs")
-    else:
-        check_number(who, "n_init", settings.n_init, minimum=1, integer=True)
-    if isinstance(settings.neighbor_weight, str):
-        check_choice(who, "neighbor_weight", settings.neighbor_weight, ("auto",), "a number from 0 to 1")
-    else:
-        check_number(who, "neighbor_weight", settings.neighbor_weight, minimum=0, maximum=1)
-    if settings.balance is not False:
-        check_number(who, "balance", settings.balance, minimum=0, maximum=1)
-    if settings.reconstruction_scale is not False:
-        check_number(who, "reconstruction_scale", settings.reconstruction_scale, minimum=0, strict=True)
-    matrix = "a number or a matrix"
-    if isinstance(getattr(settings, "correlation", None), str):
-        check_choice(who, "correlation", settings.correlation, ("learned", "identity"), matrix)
-    if isinstance(getattr(settings, "correlation_start", None), str):
-        check_choice(who, "correlation_start", settings.correlation_start, CORRELATION_STARTS, matrix)
+def word(*known: str) -> Rule:
+    """Return the rule of a word."""
+    return lambda who, option, value: check_choice(who, option, value, known)
 
 
-def plain_copy(estimator: _Estimator) -> _Estimator:
-    """Return an unfitted copy whose settings hold Python's own numbers and booleans in the place of numpy's."""
-    copy: _Estimator = clone(estimator)
-    copy.set_params(**{name: _plain(value) for name, value in copy.get_params(deep=False).items()})
-    return copy
+def either(words: Sequence[str], other: Rule, otherwise: str) -> Rule:
+    """Return the rule of a word or of something else, which `otherwise` says in words."""
+
+    def check(who: str, option: str, value: Any) -> None:
+        if isinstance(value, str):
+            check_choice(who, option, value, words, otherwise)
+        else:
+            other(who, option, value)
+
+    return check
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    return value
+def optional(rule: Rule, nothing: Any = None) -> Rule:
+    """Return a rule that also lets None, or False, pass."""
+    return lambda who, option, value: None if value is nothing else rule(who, option, value)
 
 
 def check_flag(who: str, option: str, value: Any) -> None:
@@ -106,58 +57,97 @@ def check_flag(who: str, option: str, value: Any) -> None:
     raise OptionError(msg)
 
 
-def _check_correlations(who: str, settings: "ACOVA") -> None:
-    if settings.n_correlations > settings.latent_dim:
-        msg = (
-            f"{who}: n_correlations must be at most latent_dim={settings.latent_dim}, one matrix for each dimension; "
-            f"got {settings.n_correlations}."
-        )
-        raise OptionError(msg)
-    if settings.n_correlations > 1 and not (
-        isinstance(settings.correlation, str) and settings.correlation == "learned"
-    ):
-        msg = (
-            f"{who}: n_correlations={settings.n_correlations} counts learned matrices, but "
-            f"correlation={settings.correlation!r} is not learned; leave one of them out."
-        )
-        raise OptionError(msg)
+def widths(or_auto: str = "") -> Rule:
+    """Return the rule of a sequence of widths; `or_auto` is what messages say may stand in its place."""
+
+    def check(who: str, option: str, value: Any) -> None:
+        if or_auto and isinstance(value, str) and value == "auto":
+            return
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            msg = f"{who}: {option} must be {or_auto}widths of layers, such as (500, 500, 2000); got {value!r}."
+            raise OptionError(msg)
+        for width in value:
+            check_number(who, option, width, minimum=1, integer=True)
+
+    return check
 
 
-def _check_widths(who: str, hidden: Any) -> None:
-    if isinstance(hidden, str):
-        check_choice(who, "hidden", hidden, ("auto",), "widths of layers, such as (500, 500, 2000)")
-    elif not isinstance(hidden, Sequence):
-        msg = f"{who}: hidden must be 'auto' or widths of layers, such as (500, 500, 2000); got {hidden!r}."
-        raise OptionError(msg)
-    else:
-        for width in hidden:
-            check_number(who, "hidden", width, minimum=1, integer=True)
+def anything(who: str, option: str, value: Any) -> None:
+    """Let every value pass: it is checked where the data are known."""
 
 
-def check_in_memory(settings: "ACOVA") -> None:
-    """Raise `OptionError` when views on disk would have to be compared sample by sample."""
-    if settings.neighbor_weight or settings.cluster_start == "neighbors":
-        who = type(settings).__name__
-        msg = (
-            f"{who}: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
-            f"cluster_start='fused' (got {settings.neighbor_weight!r} and {settings.cluster_start!r})."
-        )
-        raise OptionError(msg)
+COUNT = number(minimum=1, integer=True)
+EPOCHS = number(minimum=0, integer=True)
+POSITIVE = number(minimum=0, strict=True)
+NOT_NEGATIVE = number(minimum=0)
+SHARE = number(minimum=0, maximum=1)
+_MATRIX = "a number or a matrix"
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("n_clusters", "latent_dim", "batch_size", "checkpoint_every"), COUNT),
+    **dict.fromkeys(("n_neighbors", "decay_every", "n_correlations"), COUNT),
+    "n_init": COUNT,
+    **dict.fromkeys(("pretrain_epochs", "warmup_epochs", "epochs"), EPOCHS),
+    **dict.fromkeys(("learning_rate", "prior_learning_rate", "correlation_learning_rate"), POSITIVE),
+    **dict.fromkeys(("pretrain_learning_rate", "learning_rate_decay", "min_std"), POSITIVE),
+    **dict.fromkeys(("alpha", "elbo_weight", "warmup_kl", "weight_learning_rate", "tol"), NOT_NEGATIVE),
+    "patience": optional(COUNT),
+    "clip_norm": optional(POSITIVE),
+    "balance": optional(SHARE, False),
+    "reconstruction_scale": optional(POSITIVE, False),
+    "neighbor_weight": either(("auto",), SHARE, "a number from 0 to 1"),
+    "hidden": widths(),
+    "correlation": either(("learned", "identity"), anything, _MATRIX),
+    "correlation_start": either(CORRELATION_STARTS, anything, _MATRIX),
+    "missing": word("precision", "marginal"),
+    "precision": word(*PRECISIONS),
+    "cluster_start": word(*STARTS),
+    "assignment": word("draw", "exact"),
+    **dict.fromkeys(("consensus", "drop_last", "verbose"), check_flag),
+    "random_state": lambda who, _, value: check_seed(who, value),
+    **dict.fromkeys(("recipe", "likelihood", "view_weights", "standardize"), anything),
+    **dict.fromkeys(("view_sizes", "device", "checkpoint"), anything),
+}
+"""What the settings that several methods have may be; a method says in `_rules` what its own may be."""
+BY_SIZE: Mapping[str, Rule] = {
+    "n_init": either(("auto",), COUNT, "a number of runs"),
+    "hidden": widths("'auto' or "),
+}
+"""The same where they may be suited to the number of samples."""
 
 
-def check_likelihoods(settings: "ACOVA", views: Views | StoredViews) -> tuple[str, ...]:
-    """Return the likelihood of each view, or raise where its data do not allow it."""
-    who = type(settings).__name__
-    likelihoods = per_view(who, "likelihood", settings.likelihood, views.names)
+def rules_of(cls: type, settings: Sequence[str]) -> dict[str, Rule]:
+    """Return the rule of every setting of a method; raise `TypeError` for one without, and for a rule without one."""
+    by_size = BY_SIZE if "recipe" in settings else {}
+    known: Mapping[str, Rule] = {**RULES, **by_size, **getattr(cls, "_rules", {})}
+    for name in vars(cls).get("_rules", {}):  # a class may inherit more rules than it has settings
+        if name not in settings:
+            msg = f"{cls.__name__}: _rules names {name!r}, which is no setting."
+            raise TypeError(msg)
+    for name in settings:
+        if name not in known:
+            msg = f"{cls.__name__}: {name!r} has no rule; every setting needs one, in _rules or in RULES."
+            raise TypeError(msg)
+    return {name: known[name] for name in settings}
+
+
+def check_settings(who: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Raise `OptionError` for the first setting with a value that it cannot have."""
+    for option, rule in rules.items():
+        rule(who, option, values[option])
+
+
+def check_likelihoods(settings: Settings, views: Views | StoredViews) -> tuple[tuple[str, ...], list[Features] | None]:
+    """Return the likelihood of each view, or raise where its data do not allow it; and its features if they tell."""
+    who = settings.who
+    likelihoods = per_view(who, "likelihood", settings.get("likelihood", "gaussian"), views.names)
     for likelihood in likelihoods:
         check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
     if not {"bernoulli", "auto"} & set(likelihoods):
-        return likelihoods
-    to_unit = settings.standardize in TO_UNIT
-    return tuple(
-        _likelihood_of(who, views, v, likelihood, to_unit, features)
-        for v, (likelihood, features) in enumerate(zip(likelihoods, features_of(views), strict=True))
-    )
+        return likelihoods, None
+    to_unit, features = settings.standardize in TO_UNIT, features_of(views)
+    pairs = enumerate(zip(likelihoods, features, strict=True))
+    return tuple(_likelihood_of(who, views, v, kind, to_unit, of_view) for v, (kind, of_view) in pairs), features
 
 
 def _likelihood_of(
@@ -178,12 +168,11 @@ def _likelihood_of(
     return likelihood
 
 
-def scaling_kinds(settings: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
+def scaling_kinds(who: str, kind: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
     """Return how each view is scaled; Bernoulli views stay as they are, unless all are brought to [0, 1]."""
-    kind = settings.standardize
     if isinstance(kind, bool | np.bool_):
         kind = "zscore" if kind else "none"
-    check_choice(type(settings).__name__, "standardize", kind, SCALINGS, "True or False")
+    check_choice(who, "standardize", kind, SCALINGS, "True or False")
     return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
 
 

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acova.estimators.presets import PRESETS
-from acova.estimators.variational import VariationalClusterer
+from acova.estimators._deep import DeepClusterer
+from acova.estimators._settings import Training
+from acova.estimators.recipes import PRESETS
+from acova.training.phases import Variational
 
 
-class ACOVA(VariationalClusterer):
+class ACOVA(DeepClusterer):
     """Incomplete multi-view clustering with learned correlations between views (Xu et al., ICML 2026).
 
     Each view's encoder gives a Gaussian estimate of one latent vector. The errors of these estimates are
@@ -26,13 +28,11 @@ class ACOVA(VariationalClusterer):
         alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
     latent_dim : int
         Dimension of the latent vector.
-    alpha : float
-        Weight of the alignment between the fused posterior and each view's own.
-    elbo_weight : float
-        Weight of the evidence bound; 0 trains by the alignment alone, which is an ablation.
     hidden : tuple of int, "auto" or None
         Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
         of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
+    alpha : float
+        Weight of the alignment between the fused posterior and each view's own.
     likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
         ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
         ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
@@ -40,14 +40,19 @@ class ACOVA(VariationalClusterer):
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.
-    n_correlations : int
-        Number of learned correlation matrices: 1 for all latent dimensions, `latent_dim` for one each, or any number in
-        between for stretches of dimensions that share one.
     missing : {"precision", "marginal"}
         How an absent view leaves the fusion: the paper's masked precision, or the exact marginal.
-    correlation_start : {"random", "identity", "similarity"}, float or array of shape (V, V)
-        Where a learned correlation starts: a random positive one (as published), none, the cosine
-        similarity of the pretrained codes, a constant or a matrix.
+    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
+        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
+        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
+        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
+        negative, by position or by name.
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
+        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
+        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
+        the cosine for counts of words (nearly all cells are zero), else feature by feature.
     n_init : int, "auto" or None
         Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
         and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
@@ -55,94 +60,25 @@ class ACOVA(VariationalClusterer):
     consensus : bool or None
         Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
         False).
-    pretrain_epochs : int or None
-        Epochs of the separate auto-encoders (robust: 100, paper: 200).
-    warmup_epochs : int or None
-        Epochs of all views together under a standard normal prior, before the clusters are placed (robust:
-        100, paper: 0).
     epochs : int or None
         Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
         above 2,000 samples: as the fourth root of their number grows.
     batch_size : int
         Samples per step of the optimiser.
-    learning_rate : float or None
-        Adam's learning rate for the encoders and decoders (robust: 0.002, up to 3,000
-        samples 0.001; paper: 0.001).
-    prior_learning_rate : float or None
-        Learning rate of the mixture's means and scales (robust: 0.01, paper: 0.05).
-    weight_learning_rate : float
-        Learning rate of the mixture weights' logits; 0 keeps the weights. It is slow because fast weights
-        empty clusters before the views agree, and because the published program renormalises its
-        weights in a way that holds them near 1/K.
-    correlation_learning_rate : float
-        Learning rate of the correlation's parameter.
-    pretrain_learning_rate : float
-        Learning rate of the separate auto-encoders.
-    learning_rate_decay : float
-        Factor on the learning rates (but pretraining's) after each epoch of the whole model.
-    warmup_kl : float
-        Weight of the divergence from the standard normal during the warm-up.
-    cluster_start : {"graph", "fused", "codes", "neighbors"} or None
-        Where the clusters start. ``"graph"``: a spectral clustering of the neighbour graph of the fused latent means
-        (shared). ``"fused"``: k-means in the fused latent means, with the latent dimensions scaled so that the mixture
-        fits best (robust). ``"codes"``: k-means in the averaged codes of complete samples, or of all samples when fewer
-        than ten per cluster are complete (paper). ``"neighbors"``: k-means in the decoder targets, see
-        `neighbor_weight`; its clusters are then carried over to the latent space.
-    balance : float, False or None
-        Count every view's reconstruction error in units of the view's own variance, times the view's width to
-        the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). Bernoulli
-        views, whose errors are nats, share one unit. False sums the errors as they come (paper).
-    reconstruction_scale : float, False or None
-        What reconstruction costs, all views together, when every view is decoded to its mean: the errors are scaled
-        to this number (robust: 1000), so that divergences and alignment weigh the same beside narrow views as beside
-        wide ones. False leaves the errors as they come (paper).
-    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
-        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
-        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
-        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
-        negative, by position or by name.
-    neighbor_weight : float, "auto" or None
-        How strongly the decoder target is smoothed over the sample's nearest neighbours: 0 reconstructs the sample
-        itself (paper), 1 reconstructs the mean of its neighbours. Views the sample lacks are reconstructed from its
-        neighbours with weight ``neighbor_weight ** 2``. ``"auto"`` (robust) is 0.5 up to 2,000 samples and falls with
-        the square of their number, to 0 above 20,000. Needs the views in memory; for views on disk it is 0.
-    n_neighbors : int
-        Number of neighbours with ``view_weights="equal"``. Otherwise samples are linked to about half a cluster of
-        neighbours, between 5 and 30.
-    assignment : {"draw", "exact"} or None
-        Responsibilities in training: at a draw from the posterior (both recipes), or those that minimise the
-        objective, which need no draw.
-    clip_norm : float or None
-        Longest gradient; longer ones are shortened to it.
-    min_std : float
-        Floor of the encoders' standard deviations.
-    patience : int or None
-        A phase of training ends early when its objective did not improve by `tol` for this many epochs;
-        None trains all epochs.
-    tol : float
-        The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
-        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
-        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
-        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
-        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
-        the cosine for counts of words (nearly all cells are zero), else feature by feature.
     device : str
         ``"auto"`` takes a GPU if there is one.
-    precision : {"auto", "bf16", "tf32", "float32"}
-        Products of the networks in training; ``"auto"`` is bfloat16 where the GPU has it, and where the CPU has it
-        and layers are large, else float32. The fusion is always exact.
     checkpoint : str, Path or None
         Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
         when it is called again with the same settings and data; a fit that ends deletes the folder.
-    checkpoint_every : int
-        Epochs between checkpoints.
     random_state : int, RandomState or None
         The same integer gives the same result on the same machine.
     verbose : bool
         Show a progress bar.
+    training : Training or None
+        Expert settings of the training, such as learning rates; None takes the defaults. In searches they are
+        ``training__learning_rate`` and so on.
 
     Attributes
     ----------
@@ -163,6 +99,12 @@ class ACOVA(VariationalClusterer):
         trusted view, or what `view_weights` says.
     view_agreement_ : array of shape (V, V)
         How far the neighbour graphs of every two views agree, from 0 to 1. Ones with ``view_weights`` of your own.
+    view_influence_ : array of shape (V,)
+        What the partition owes to each view: the share of the samples that get another cluster when the view is hidden,
+        of those that have another view.
+    view_support_ : array of shape (V,)
+        How well a sample's cluster can be told from those of its nearest neighbours in the view alone: Cohen's kappa, 0
+        by chance. Where one view or column tells the clusters and nothing else does, `warnings_` names it.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)
@@ -189,6 +131,8 @@ class ACOVA(VariationalClusterer):
         Versions, device and time of the fit.
     network_ : torch.nn.Module
         The trained network.
+    settings_ : dict
+        Every setting of the fit by its name, those of `training` too, with what the recipe chose.
 
     Examples
     --------
@@ -196,11 +140,12 @@ class ACOVA(VariationalClusterer):
     >>> from acova.data import load_dataset, make_observed
     >>> digits = load_dataset("digits")
     >>> views = digits.views.hide(make_observed(1797, 4, 0.5, random_state=0))
-    >>> model = ACOVA(n_clusters=10, hidden=(64,), pretrain_epochs=2, epochs=2, random_state=0)
+    >>> model = ACOVA(n_clusters=10, hidden=(64,), epochs=2, n_init=1, random_state=0)
     >>> model.fit_predict(views).shape
     (1797,)
     """
 
+    method = Variational()
     presets = PRESETS
     """What the paper tunes; ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole."""
 
@@ -210,87 +155,41 @@ class ACOVA(VariationalClusterer):
         *,
         recipe: str = "shared",
         latent_dim: int = 10,
-        alpha: float = 10.0,
-        elbo_weight: float = 1.0,
         hidden: Sequence[int] | str | None = None,
+        alpha: float = 10.0,
         likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
         correlation: Any = "learned",
-        n_correlations: int = 1,
         missing: str = "precision",
-        correlation_start: Any = "random",
+        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
+        standardize: bool | str | None = None,
         n_init: int | str | None = None,
         consensus: bool | None = None,
-        pretrain_epochs: int | None = None,
-        warmup_epochs: int | None = None,
         epochs: int | None = None,
         batch_size: int = 256,
-        learning_rate: float | None = None,
-        prior_learning_rate: float | None = None,
-        weight_learning_rate: float = 1e-4,
-        correlation_learning_rate: float = 1e-2,
-        pretrain_learning_rate: float = 1e-3,
-        learning_rate_decay: float = 0.995,
-        warmup_kl: float = 0.1,
-        cluster_start: str | None = None,
-        balance: float | None = None,
-        reconstruction_scale: float | None = None,
-        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
-        neighbor_weight: float | str | None = None,
-        n_neighbors: int = 10,
-        assignment: str | None = None,
-        clip_norm: float | None = 1000.0,
-        min_std: float = 1e-4,
-        patience: int | None = None,
-        tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
-        standardize: bool | str | None = None,
         device: str = "auto",
-        precision: str = "auto",
         checkpoint: str | Path | None = None,
-        checkpoint_every: int = 10,
         random_state: Any = None,
         verbose: bool = False,
+        training: Training | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.recipe = recipe
         self.latent_dim = latent_dim
+        self.hidden = hidden
         self.alpha = alpha
-        self.elbo_weight = elbo_weight
-        self.hidden: Any = hidden
-        self.likelihood: Any = likelihood
+        self.likelihood = likelihood
         self.correlation = correlation
-        self.n_correlations = n_correlations
         self.missing = missing
-        self.correlation_start = correlation_start
-        self.n_init: Any = n_init
-        self.consensus: Any = consensus
-        self.pretrain_epochs: Any = pretrain_epochs
-        self.warmup_epochs: Any = warmup_epochs
-        self.epochs: Any = epochs
+        self.view_weights = view_weights
+        self.standardize = standardize
+        self.n_init = n_init
+        self.consensus = consensus
+        self.epochs = epochs
         self.batch_size = batch_size
-        self.learning_rate: Any = learning_rate
-        self.prior_learning_rate: Any = prior_learning_rate
-        self.weight_learning_rate = weight_learning_rate
-        self.correlation_learning_rate = correlation_learning_rate
-        self.pretrain_learning_rate = pretrain_learning_rate
-        self.learning_rate_decay = learning_rate_decay
-        self.warmup_kl = warmup_kl
-        self.cluster_start: Any = cluster_start
-        self.balance: Any = balance
-        self.reconstruction_scale: Any = reconstruction_scale
-        self.view_weights: Any = view_weights
-        self.neighbor_weight: Any = neighbor_weight
-        self.n_neighbors = n_neighbors
-        self.assignment: Any = assignment
-        self.clip_norm = clip_norm
-        self.min_std = min_std
-        self.patience = patience
-        self.tol = tol
         self.view_sizes = view_sizes
-        self.standardize: Any = standardize
         self.device = device
-        self.precision = precision
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.random_state = random_state
         self.verbose = verbose
+        self.training = training

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import OptionError, RunFolderError, check_choice, check_number, check_seed, draw_seed
+from acova.base import RunFolderError
+from acova.base.seeds import draw_seed
 from acova.clustering.graphs import (
     ViewGraph,
     agreement_weights,
@@ -22,22 +21,27 @@ from acova.clustering.graphs import (
     neighbour_count,
     spectral_embedding,
     view_agreement,
+    view_graphs,
     weighted_links,
 )
 from acova.clustering.kmeans import k_means
-from acova.clustering.nearest import Floats
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order, renumbered
-from acova.data import StoredViews, Summary, Views
-from acova.engine import computation, single_threaded
+from acova.data import Summary, Views
+from acova.engine.parallel import single_threaded
+from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._validation import check_flag, per_view, scaling_kinds
-from acova.estimators.method_presets import KNN
+from acova.estimators._latent import LatentMixin, table_of_assignments
+from acova.estimators._validation import COUNT, Rule, check_settings, either, rules_of, scaling_kinds
+from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
+from acova.training.influence import Influence, influence_of_views
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.reading import array_of, checked_array
+from acova.training.view_weights import given_weights
 
+_WHY = "it compares samples with each other"
 _BLOCK = 16384
 """Samples that are placed at once."""
 
@@ -64,7 +68,7 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiViewClusterer):
+class AgreementGraph(LatentMixin, MultiViewClusterer):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
@@ -79,10 +83,11 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         Number of clusters.
     n_neighbors : int or "auto"
         To how many neighbours a view links a sample; "auto" takes about half a cluster, from 5 to 30.
-    view_weights : "equal", dict, sequence of numbers or None
-        How much each view is trusted, by name or in the order of the views; only ratios count. A view of weight 0
-        only places samples that have no other. None weighs views by agreement; where no two views agree beyond chance,
-        by how much of its features a partition of the view explains.
+    view_weights : {"agreement", "equal"}, sequence or dict of float
+        How much each view is trusted. ``"agreement"``: by how far its neighbour graph agrees with that of another
+        view; where no two views agree beyond chance, by how much of its features a partition of the view explains. Or
+        one number per view, by position or by name; only ratios count. A view of weight 0 only places samples that
+        have no other.
     standardize : bool or {"auto", "zscore", "range", "cosine"}
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
@@ -102,10 +107,12 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         Share of a sample's links, one to itself included, that leads into each cluster.
     view_trust_ : array of shape (V,)
         Weights of the views, the largest 1.
-    agreement_between_views_ : array of shape (V, V)
+    view_agreement_ : array of shape (V, V)
         How far every two views agree on who is near whom: 0 for unrelated views, 1 for equal ones.
     view_weights_ : array of shape (n_samples, V)
         Share of a sample's links that comes from each view; 0 for a view it lacks.
+    view_influence_, view_support_ : arrays of shape (V,)
+        What the clusters owe to each view, as for `ACOVA`.
     latent_ : array of shape (n_samples, n_clusters)
         Mean of the eigenvectors over a sample's links, as `transform` gives it.
 
@@ -126,17 +133,20 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
     array([0, 1])
     """
 
-    presets = KNN
+    presets = CLUSTERS_ONLY
     _per_sample = ("labels_", "probabilities_", "view_weights_", "latent_")
     _graphs: list[ViewGraph]
-    _fitted = ("seed_", "view_trust_", "agreement_between_views_", "warnings_")
+    _fitted = ("seed_", "view_trust_", "view_agreement_", "view_influence_", "view_support_", "warnings_")
+    _rules: ClassVar[Mapping[str, Rule]] = {
+        "n_neighbors": either(("auto",), COUNT, "an integer at least 1"),
+    }
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         n_neighbors: int | str = "auto",
-        view_weights: Any = None,
+        view_weights: str | Sequence[float] | Mapping[str, float] = "agreement",
         standardize: bool | str = "auto",
         n_init: int = 10,
         view_sizes: Sequence[int] | None = None,
@@ -165,19 +175,22 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             False hides a view of a sample, whatever its cells hold.
         """
         self._check()
-        given = self._in_memory(self._views_to_fit(X, observed))
+        given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
-        weights = self._given_weights(views.names)
-        self._scaling = learn_scaling(views, scaling_kinds(self, ("gaussian",) * views.n_views))
-        self.seed_ = draw_seed(self.random_state, type(self).__name__)
+        who = type(self).__name__
+        by_agreement = isinstance(self.view_weights, str) and self.view_weights == "agreement"
+        if not by_agreement:
+            self.view_trust_ = given_weights(who, self.view_weights, views.names)
+        kinds = scaling_kinds(who, self.standardize, ("gaussian",) * views.n_views)
+        self._scaling = learn_scaling(views, kinds)
+        self.seed_ = draw_seed(self.random_state, who)
         self._n_features_out = self.n_clusters
         tables = scaled(views, self._scaling)
-        with single_threaded(), progress_bar(type(self).__name__, 1, shown=self.verbose) as report:
-            self.agreement_between_views_ = view_agreement(tables, views.observed, self.n_clusters)
-            if weights is None:
-                weights = agreement_weights(self.agreement_between_views_, tables, views.observed, self.n_clusters)
-            self.view_trust_ = weights
+        with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:
+            self.view_agreement_ = view_agreement(tables, views.observed, self.n_clusters)
+            if by_agreement:
+                self.view_trust_ = agreement_weights(self.view_agreement_, tables, views.observed, self.n_clusters)
             self._learn_graph(tables, views.observed)
             found = k_means(self._embedding, self.n_clusters, self.seed_, self.n_init)
             self._clusters = found.labels.astype(np.int64)
@@ -188,12 +201,15 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         self._graphs = [graph.without_links() for graph in self._graphs]
         self._tell(placed, np.argsort(order))
         self.summary_ = Summary.of(views, placed.labels, self.n_clusters)
+        influence = self._influence(views, placed.labels)
+        self.view_influence_, self.view_support_ = influence.changed, influence.support
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
             *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
+            *influence.warnings,
         ]
-        warn_of(type(self).__name__, self.warnings_, stacklevel=3)
+        warn_of(who, self.warnings_, stacklevel=3)
         return self
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
@@ -203,11 +219,6 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
     def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return the share of each sample's links that leads into each cluster, (n_samples, n_clusters)."""
         return self._placed(X, observed)[0].probabilities
-
-    def fit_transform(self, X: Any, y: Any = None, *, observed: Any = None) -> Any:
-        """Fit, and return the place of each sample among the eigenvectors; see `transform`."""
-        self.fit(X, observed=observed)
-        return self._in_container(self.latent_, self.index_)
 
     def transform(self, X: Any, *, observed: Any = None) -> Any:
         """Return the mean of the eigenvectors over each sample's links, array (n_samples, n_clusters).
@@ -232,51 +243,16 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             placed, index = _Placed(self.probabilities_, self.view_weights_, self.latent_), self.index_
         else:
             placed, index = self._placed(X, observed)
-        table = {"label": placed.labels, "confidence": placed.probabilities.max(axis=1)}
-        table |= {f"p_{k}": placed.probabilities[:, k] for k in range(self.n_clusters)}
-        table |= {f"weight_{name}": placed.weights[:, v] for v, name in enumerate(self.view_names_)}
-        yield pd.DataFrame(table, index=index)
+        yield table_of_assignments(index, placed.probabilities, placed.weights, self.view_names_)
 
     # --- fitting --------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        who = type(self).__name__
-        for option in ("n_clusters", "n_init"):
-            check_number(who, option, getattr(self, option), minimum=1, integer=True)
-        if isinstance(self.n_neighbors, str):
-            check_choice(who, "n_neighbors", self.n_neighbors, ("auto",), "an integer at least 1")
-        else:
-            check_number(who, "n_neighbors", self.n_neighbors, minimum=1, integer=True)
-        check_flag(who, "verbose", self.verbose)
-        check_seed(who, self.random_state)
-
-    def _given_weights(self, names: Sequence[str]) -> Floats | None:
-        """Return the weights that the user gave, the largest 1, or None for those by agreement."""
-        who, given = type(self).__name__, self.view_weights
-        if given is None:
-            return None
-        if isinstance(given, str):
-            check_choice(who, "view_weights", given, ("equal",), "None, or a number for each view")
-            return np.ones(len(names))
-        if isinstance(given, np.ndarray):
-            given = given.tolist()
-        if not isinstance(given, dict | list | tuple):
-            msg = f"{who}: view_weights must be None, 'equal' or a number for each view; got {given!r}."
-            raise OptionError(msg)
-        numbers = per_view(who, "view_weights", given, names)
-        for number in numbers:
-            check_number(who, "view_weights", number, minimum=0)
-        weights = np.array(numbers, dtype=np.float64)
-        if not weights.any():
-            msg = f"{who}: view_weights must hold a number above 0; got {given!r}."
-            raise OptionError(msg)
-        return np.asarray(weights / weights.max())
+        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
     def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> None:
-        graphs = [
-            ViewGraph.of(table[seen], self._neighbours_of(int(seen.sum())))
-            for table, seen in zip(tables, observed.T, strict=True)
-        ]
+        count = None if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
+        graphs = view_graphs(tables, observed, self.n_clusters, count)
         self._embedding = spectral_embedding(combined_graph(graphs, observed, self.view_trust_), self.n_clusters)
         self._graphs, self._observed = graphs, observed
 
@@ -303,11 +279,19 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         self.view_weights_ = placed.weights[back]
         self.latent_ = placed.latent[back]
 
+    def _influence(self, views: Views, labels: NDArray[np.int64]) -> Influence:
+        """Return what the partition owes to each view."""
+
+        def labels_of(samples: Views, observed: NDArray[np.bool_]) -> NDArray[np.int64]:
+            return self._place(scaled(samples, self._scaling), observed).labels
+
+        return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters, labels_of)
+
     # --- placing samples ------------------------------------------------------------------------
 
     @computation()
     def _placed(self, X: Any, observed: Any) -> tuple[_Placed, pd.Index]:
-        views = self._in_memory(self._views_to_predict(X, observed))
+        views = self._in_memory(self._views_to_predict(X, observed), _WHY)
         return self._place(scaled(views, self._scaling), views.observed), views.index
 
     def _place(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> _Placed:
@@ -334,20 +318,6 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
         shares, latent = np.split(total.astype(np.float32), [self.n_clusters], axis=1)
         return _Placed(shares, (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32), latent)
 
-    def _in_memory(self, views: Views | StoredViews) -> Views:
-        return self._held_in_memory(views, "it compares samples with each other")
-
-    def _in_container(self, latent: NDArray[np.float32], index: pd.Index) -> Any:
-        """Name the rows for pandas: scikit-learn finds names only in a single DataFrame, not in views."""
-        if _get_output_config("transform", self)["dense"] != "pandas":
-            return latent
-        return pd.DataFrame(latent, index=index)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []
-        return tags
-
     # --- saving ---------------------------------------------------------------------------------
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -372,6 +342,4 @@ class AgreementGraph(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiVie
             spreads = array_of(tensors, f"spreads.{v}", (int(count),))
             self._graphs.append(ViewGraph.known(rows, spreads, self._neighbours_of(int(count))))
         self.view_trust_ = checked_array("view_trust_", np.array(self.view_trust_), (n_views,))
-        self.agreement_between_views_ = checked_array(
-            "agreement_between_views_", np.array(self.agreement_between_views_), (n_views, n_views)
-        )
+        self.view_agreement_ = checked_array("view_agreement_", np.array(self.view_agreement_), (n_views, n_views))

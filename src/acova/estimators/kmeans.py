@@ -1,7 +1,7 @@
 """The simple baselines: every view alone, all views side by side, and side by side with holes filled by neighbours."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import DataError, check_choice, check_number
-from acova.data import Views, has_class
+from acova.base import DataError
+from acova.base.errors import check_choice
+from acova.data import Views
+from acova.data.files.formats import has_class
 from acova.estimators._tables import Table, TableClusterer
-from acova.estimators.method_presets import KNN
+from acova.estimators._validation import Rule, anything, check_flag
+from acova.estimators.recipes import CLUSTERS_ONLY, SCALED_AS_PUBLISHED
 from acova.metrics import clustering_accuracy
 from acova.training.neighbours import fill_by_nearest
 from acova.training.reading import array_of, checked_array
@@ -55,8 +58,10 @@ class BSV(TableClusterer):
         The view of `labels_`.
     """
 
+    presets = SCALED_AS_PUBLISHED
     _per_sample = ("labels_", "labels_by_view_")
     _fitted = ("seed_", "view_", "explained_", "warnings_")
+    _rules: ClassVar[Mapping[str, Rule]] = {"view": anything}  # the view's name is checked with the data
 
     def __init__(
         self,
@@ -164,6 +169,9 @@ class Concat(TableClusterer):
     cluster_centers_ : array of shape (K, sum of the widths)
     """
 
+    presets = SCALED_AS_PUBLISHED
+    _rules: ClassVar[Mapping[str, Rule]] = {"balance": check_flag, "normalize_rows": check_flag}
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -218,7 +226,8 @@ class KNNImpute(TableClusterer):
     cluster_centers_ : array of shape (K, sum of the widths)
     """
 
-    presets = KNN
+    presets = CLUSTERS_ONLY
+    _rules: ClassVar[Mapping[str, Rule]] = {"balance": check_flag}
 
     def __init__(
         self,
@@ -240,10 +249,6 @@ class KNNImpute(TableClusterer):
         self.view_sizes = view_sizes
         self.random_state = random_state
         self.verbose = verbose
-
-    def _check(self) -> None:
-        super()._check()
-        check_number("KNNImpute", "n_neighbors", self.n_neighbors, minimum=1, integer=True)
 
     def _learn_to_fill(self, views: Views, weighed: list[Table]) -> None:
         self._known = np.hstack([np.where(views.observed[:, [v]], table, np.nan) for v, table in enumerate(weighed)])

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from acova.base import OptionError
-from acova.engine import Processes, computation, job_processes
-from acova.estimators.variational import Prepared, VariationalClusterer
+from acova.engine.distributed import Processes, job_processes
+from acova.engine.runtime import computation
+from acova.estimators._deep import DeepClusterer, Prepared
 from acova.training.checkpoint import Checkpoint, fingerprint
-from acova.training.phases import Job
+from acova.training.job import Job, Settings
+from acova.training.method import Method
 from acova.training.progress import progress_bar
 from acova.training.schedule import train_runs
 
@@ -38,14 +40,14 @@ _FREE = (
 
 
 def fit_many(
-    estimators: Sequence[VariationalClusterer],
+    estimators: Sequence[DeepClusterer],
     X: Any,
     observed_per_run: Sequence[Any] | None = None,
     *,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 10,
     verbose: bool = False,
-) -> list[VariationalClusterer]:
+) -> list[DeepClusterer]:
     """Fit several estimators on the same samples, each with its own mask, together where that is faster.
 
     Each estimator comes out as its own ``fit(X, observed=…)`` would leave it, to rounding: a run's weights, order and
@@ -74,15 +76,14 @@ def fit_many(
     >>> from acova import ACOVA
     >>> from acova.data import load_dataset, make_observed
     >>> views = load_dataset("digits").views
-    >>> settings = {"hidden": (16,), "pretrain_epochs": 1, "warmup_epochs": 1, "epochs": 1}
-    >>> models = [ACOVA(10, random_state=run, **settings) for run in range(2)]
+    >>> models = [ACOVA(10, hidden=(16,), epochs=1, n_init=1, random_state=run) for run in range(2)]
     >>> masks = [make_observed(len(views), 4, 0.5, random_state=r) for r in range(2)]
     >>> [model.labels_.shape for model in fit_many(models, views, masks)]
     [(1797,), (1797,)]
     """
     estimators = list(estimators)
     masks = [None] * len(estimators) if observed_per_run is None else list(observed_per_run)
-    alone = [type(model).__name__ for model in estimators if not isinstance(model, VariationalClusterer)]
+    alone = [type(model).__name__ for model in estimators if not isinstance(model, DeepClusterer)]
     if alone:
         msg = f"fit_many: {alone[0]} trains no network, so there is nothing to train together; call its fit instead."
         raise OptionError(msg)
@@ -104,37 +105,38 @@ def fit_many(
         if checkpoint is None:
             _fit_groups(estimators, X, masks, None, processes, verbose=verbose)
         else:
-            with _Kept(checkpoint, checkpoint_every, processes) as kept:
-                _fit_groups(estimators, X, masks, kept, processes, verbose=verbose)
-                kept.remove()
+            with _Folders(checkpoint, checkpoint_every, processes) as folders:
+                _fit_groups(estimators, X, masks, folders, processes, verbose=verbose)
+                folders.remove()
     return estimators
 
 
 @computation()
 def _fit_groups(
-    estimators: Sequence[VariationalClusterer],
+    estimators: Sequence[DeepClusterer],
     X: Any,
     masks: Sequence[Any],
-    kept: "_Kept | None",
+    folders: "_Folders | None",
     processes: Processes,
     *,
     verbose: bool,
 ) -> None:
     prepared = [model._prepare(X, mask, processes) for model, mask in zip(estimators, masks, strict=True)]
     together: dict[Hashable, list[int]] = defaultdict(list)
-    for number, mine in enumerate(prepared):
-        together[_kind(mine.jobs[0])].append(number)
-    epochs = sum(mine.epochs for mine in prepared)
+    for number, one in enumerate(prepared):
+        together[_kind(one.jobs[0])].append(number)
+    epochs = sum(one.epochs for one in prepared)
     with progress_bar(type(estimators[0]).__name__, epochs, shown=verbose and processes.is_first) as report:
         for numbers in together.values():
-            group = kept and kept.next(_identity([prepared[number] for number in numbers]))
+            members = [estimators[number] for number in numbers], [prepared[number] for number in numbers]
+            group = folders and folders.next(_identity(*members))
             jobs = [job for number in numbers for job in prepared[number].jobs]
             runs = iter(train_runs(jobs, report, checkpoint=group, processes=processes))
             for number in numbers:
                 estimators[number]._finish(prepared[number], [next(runs) for _ in prepared[number].jobs])
 
 
-class _Kept(Checkpoint):
+class _Folders(Checkpoint):
     """The checkpoints of the groups of fits that train together, each in a folder of its own."""
 
     def __init__(self, folder: str | Path, every: int, processes: Processes) -> None:
@@ -156,26 +158,29 @@ class _Kept(Checkpoint):
                 self.folder.rmdir()
 
 
-def _identity(prepared: Sequence[Prepared]) -> dict[str, Any]:
+def _identity(estimators: Sequence[DeepClusterer], prepared: Sequence[Prepared]) -> dict[str, Any]:
     """Return what an interrupted call and its continuation must share."""
-    settings = [mine.jobs[0].settings for mine in prepared]
-    params = {f"{n}.{name}": value for n, one in enumerate(settings) for name, value in one._fit_params().items()}
-    seeds = [int(one.random_state) for one in settings]
-    return {"params": params, "seed": seeds, "data": [fingerprint(mine.views) for mine in prepared]}
+    params = {
+        f"{n}.{name}": value
+        for n, (model, one) in enumerate(zip(estimators, prepared, strict=True))
+        for name, value in model._identity(one.settings).items()
+    }
+    seeds = [int(model.random_state) for model in estimators]
+    return {"params": params, "seed": seeds, "data": [fingerprint(one.views) for one in prepared]}
 
 
-def kind_of(estimator: VariationalClusterer) -> Hashable:
+def kind_of(estimator: DeepClusterer) -> Hashable:
     """Return what must agree for fits on the same samples to train together, as far as the settings decide it."""
-    return _kind_of(estimator._resolved())
+    return _kind_of(estimator.method, estimator._resolved())
 
 
 def _kind(job: Job) -> Hashable:
     """Return what must agree for runs to train together."""
-    return _kind_of(job.settings), job.likelihoods, job.settings._together(job)
+    return _kind_of(job.method, job.settings), job.likelihoods, job.method.kind(job)
 
 
-def _kind_of(settings: VariationalClusterer) -> Hashable:
-    correlation = getattr(settings, "correlation", None)
+def _kind_of(method: Method, settings: Settings) -> Hashable:
+    correlation = settings.get("correlation", None)
     learned = isinstance(correlation, str) and correlation == "learned"
-    params = {name: value for name, value in settings.get_params(deep=False).items() if name not in _FREE}
-    return type(settings), learned, repr(sorted(params.items()))
+    values = {name: value for name, value in settings.values.items() if name not in _FREE}
+    return settings.who, repr(method), learned, repr(sorted(values.items()))

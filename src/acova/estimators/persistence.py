@@ -12,21 +12,25 @@ from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
-from acova.engine import computation, resolve_device
+from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
-from acova.estimators._validation import check_options
+from acova.estimators._settings import other_than_default, setting_parameters
 from acova.functional import LIKELIHOODS
 from acova.training.consensus import Ensemble
+from acova.training.job import FitData, Job
 from acova.training.reading import Config, array_of, checked_array, load_array, load_run, load_weights
 from acova.training.run_folder import save_run
 
 if TYPE_CHECKING:
     from acova.estimators._base import MultiViewClusterer
-    from acova.estimators.variational import VariationalClusterer
+    from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
 _FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
-_LATER: dict[str, Any] = {"warnings_": [], "view_trust_": None, "view_agreement_": None}
+_LATER: dict[str, Any] = {
+    "warnings_": [],
+    **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
+}
 """What folders of earlier versions do not hold."""
 _TYPES: dict[str, Any] = {
     "view_names_": list[str],
@@ -42,6 +46,12 @@ _TYPES: dict[str, Any] = {
 }
 """What learned values must be; arrays and others are checked where they are used."""
 _PREFIX = "network."
+_OBSOLETE = ("elbo_weight", "n_correlations")
+"""Keywords that earlier versions gave methods for which they say nothing."""
+_RENAMED = {"agreement_between_views_": "view_agreement_"}
+"""Learned values that earlier versions called otherwise."""
+_NONE_MEANT: dict[tuple[str, str], Any] = {("AgreementGraph", "view_weights"): "agreement"}
+"""What None stood for in earlier versions, by method and keyword."""
 _OLD_FORMAT = 3
 """The format in which lists stood for tuples and arrays, too."""
 _BROKEN = (AcovaError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, RuntimeError, TypeError)
@@ -50,21 +60,21 @@ _BROKEN = (AcovaError, ArithmeticError, AttributeError, LookupError, OSError, Re
 
 def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bool) -> None:
     """Write what `load_model` needs, and the tables people read."""
-    tensors, told = model._packed()
+    tensors, entries = model._packed()
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
     tensors |= _summary_tensors(model.summary_)
-    held = {name: getattr(model, name) for name in model._per_sample}
-    on_disk = {name: array for name, array in held.items() if isinstance(array, np.memmap)}
-    tensors |= {name: torch.from_numpy(array) for name, array in held.items() if name not in on_disk}
-    params = model.get_params(deep=False)
+    per_sample = {name: getattr(model, name) for name in model._per_sample}
+    on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
+    tensors |= {name: torch.from_numpy(array) for name, array in per_sample.items() if name not in on_disk}
+    params = model.get_settings()
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = None
     config = {
         "estimator": type(model).__name__,
         "params": {name: to_json(value) for name, value in params.items()},
         "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
-        **told,
+        **entries,
         "unit_rows": model._scaling.unit_rows,
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
@@ -93,10 +103,15 @@ def load_model(cls: type[_Model], folder: str | Path, device: str) -> _Model:
 def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], device: str) -> _Model:
     value_of = _old_value if config.format_version == _OLD_FORMAT else lambda _, value: from_json(value)
     params = {name: value_of(name, value) for name, value in config.params.items()}
-    model = cls(**params)
+    known = setting_parameters(cls)
+    kept = {name: value for name, value in params.items() if name in known or name not in _OBSOLETE}
+    for (method, name), value in _NONE_MEANT.items():
+        if config.estimator == method and name in kept and kept[name] is None:
+            kept[name] = value
+    model = cls.from_settings(**other_than_default(kept, known))
     if "device" in params:
         model.set_params(device=device)
-    fitted = {**_LATER, **config.fitted}
+    fitted = {**_LATER, **{_RENAMED.get(name, name): value for name, value in config.fitted.items()}}
     for name in (*_FITTED, *cls._fitted):
         setattr(model, name, msgspec.convert(value_of(name, fitted[name]), _TYPES.get(name, Any)))
     model.categories_ = {view: {c: tuple(v) for c, v in found.items()} for view, found in config.categories.items()}
@@ -180,7 +195,7 @@ def _take_samples(
     _check_length("index", model.index_, count)
 
 
-def pack_networks(model: "VariationalClusterer") -> tuple[dict[str, Tensor], dict[str, Any]]:
+def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the weights of a model's networks, and what else is needed to use them."""
     ensemble = model._ensemble
     tensors = {
@@ -189,20 +204,20 @@ def pack_networks(model: "VariationalClusterer") -> tuple[dict[str, Tensor], dic
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
-    params, resolved = model.get_params(deep=False), model._settings.get_params(deep=False)
-    chosen = {name: value for name, value in resolved.items() if _left_open(params[name]) and value is not None}
+    params = model.get_settings()
+    chosen = {n: value for n, value in model.settings_.items() if _left_open(params[n]) and value is not None}
     resolved = {name: to_json(value) for name, value in chosen.items()}
     return tensors, {"resolved": resolved, "reference": ensemble.reference}
 
 
 @computation()
-def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Give a model its networks back."""
     chosen = {name: from_json(value) for name, value in config["resolved"].items()}
     if isinstance(chosen.get("hidden"), list):
         chosen["hidden"] = tuple(chosen["hidden"])  # as the old format has it
-    model._settings = type(model)(**{**model.get_params(deep=False), **chosen})
-    check_options(model._settings)
+    resolved = type(model).from_settings(**{**model.get_settings(), **chosen})
+    model._take_settings(resolved._checked_settings())
     model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
     orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
     if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():
@@ -211,9 +226,12 @@ def unpack_networks(model: "VariationalClusterer", tensors: Mapping[str, Tensor]
     if not 0 <= reference < len(orders):
         msg = f"reference={reference} is none of the {len(orders)} networks"
         raise ValueError(msg)
-    networks = []
+    streams, data = Streams(model.seed_), FitData(torch.device("cpu"))
+    n_samples = int(model.summary_.counts.sum())
+    job = Job(model.method, model._settings, model._likelihoods, model.view_sizes_, n_samples, streams, data)
+    networks: list[Any] = []
     for run in range(len(orders)):
-        network = model._settings._new_network(model.view_sizes_, model._likelihoods, Streams(model.seed_))
+        network = job.network()
         prefix = f"{_PREFIX}{run}."
         weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
         load_weights(network, weights)

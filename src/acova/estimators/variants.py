@@ -1,88 +1,20 @@
-"""Other members of ACOVA's family: the same network and training with another fusion, or as DVIMC trains it.
+"""ACOVA with another fusion: network and training are the same, so that a comparison changes one thing at a time."""
 
-A variant takes ACOVA's keywords except those it fixes, with defaults and keywords of its own; so what ACOVA learns to
-do, its variants do too, and a comparison changes one thing at a time.
-"""
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter
-from typing import Any, TypeVar
+from acova.estimators._deep import DeepClusterer
+from acova.estimators._settings import Training
+from acova.estimators._validation import Rule, number
+from acova.estimators.recipes import PRESETS
+from acova.training.phases import Variational
 
-import torch
-
-from acova.base import Streams, near_miss
-from acova.estimators.acova import ACOVA
-from acova.estimators.method_presets import DVIMC_PRESETS
-from acova.estimators.presets import OTHERWISE, PRESETS, RECIPES
-from acova.estimators.variational import VariationalClusterer
-from acova.networks import MultiViewVAE
-from acova.training.consensus import Ensemble
-from acova.training.correlations import given_correlation
-
-_Class = TypeVar("_Class", bound=type)
-_NO_CORRELATION: dict[str, Any] = {
-    "correlation": "identity",
-    "n_correlations": 1,
-    "missing": "marginal",
-    "correlation_start": "identity",
-    "correlation_learning_rate": 1e-2,
-}
+NO_CORRELATION = ("correlation_start", "n_correlations", "correlation_learning_rate")
+"""Settings of the training that say nothing where no correlation is learned."""
 
 
-def variant(*, fixed: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[_Class], _Class]:
-    """Give a class ACOVA's keywords, some `fixed` to a value, others new or with a default of its `own`, which wins."""
-    fixed = {name: value for name, value in fixed.items() if name not in own}
-
-    def complete(cls: _Class) -> _Class:
-        offered = inspect.signature(ACOVA).parameters
-        names = [name for name in (*offered, *(new for new in own if new not in offered)) if name not in fixed]
-        defaults = {name: own[name] if name in own else offered[name].default for name in names}
-        for name, value in fixed.items():
-            if name not in vars(cls):
-                setattr(cls, name, value)
-        cls.__init__ = _constructor(defaults)  # type: ignore[misc]
-        cls.__doc__ = _documented(cls.__doc__ or "", names)
-        return cls
-
-    return complete
-
-
-def _constructor(defaults: Mapping[str, Any]) -> Callable[..., None]:
-    """Return an ``__init__`` that stores its keywords, as scikit-learn asks for, with a signature that tells them."""
-
-    def __init__(self: Any, n_clusters: int = defaults["n_clusters"], **settings: Any) -> None:
-        for name in settings:
-            if name not in defaults:
-                hint = near_miss(name, defaults)
-                msg = f"{type(self).__name__}() got an unexpected keyword argument {name!r}.{hint}"
-                raise TypeError(msg)
-        for name, default in defaults.items():
-            setattr(self, name, n_clusters if name == "n_clusters" else settings.get(name, default))
-
-    kinds = {"self": Parameter.POSITIONAL_OR_KEYWORD, "n_clusters": Parameter.POSITIONAL_OR_KEYWORD}
-    parameters = [Parameter("self", kinds["self"])]
-    for name, default in defaults.items():
-        parameters.append(Parameter(name, kinds.get(name, Parameter.KEYWORD_ONLY), default=default))
-    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return __init__
-
-
-def _documented(doc: str, names: Sequence[str]) -> str:
-    """Complete the parameters of a docstring by ACOVA's text of those it takes over."""
-    doc, theirs = inspect.cleandoc(doc), inspect.cleandoc(ACOVA.__doc__ or "")
-    block = r"(\w+) : [^\n]*\n(?:    [^\n]*\n)+"
-    section = re.compile(rf"(?<=Parameters\n----------\n)(?:{block})+")
-    told: dict[str, str] = {}
-    for text in (theirs, doc):
-        found = section.search(text)
-        told |= {each[1]: each[0] for each in re.finditer(block, found[0] if found else "")}
-    return section.sub(lambda _: "".join(told.get(name, "") for name in names), doc)
-
-
-@variant(fixed=_NO_CORRELATION, own={})
-class MoE(VariationalClusterer):
+class MoE(DeepClusterer):
     """A mixture of experts: the fused posterior has the mean and the variance of an equal mixture of the views'.
 
     Disagreement between views counts as uncertainty. Network, objective and training are those of `ACOVA`.
@@ -91,6 +23,59 @@ class MoE(VariationalClusterer):
     ----------
     n_clusters : int
         Number of clusters.
+    recipe : {"shared", "robust", "paper"}
+        What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
+        views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
+        one run in which every view counts, ``"paper"`` the published procedure. Every such keyword can also be given
+        alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
+    latent_dim : int
+        Dimension of the latent vector.
+    hidden : tuple of int, "auto" or None
+        Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
+        of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
+    alpha : float
+        Weight of the alignment between the fused posterior and each view's own.
+    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
+        ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
+        ``"gaussian"`` (paper).
+    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
+        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
+        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
+        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
+        negative, by position or by name.
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
+        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
+        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
+        the cosine for counts of words (nearly all cells are zero), else feature by feature.
+    n_init : int, "auto" or None
+        Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
+        and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
+        side by side in processes; ``joblib.parallel_config(n_jobs=…)`` says how many.
+    consensus : bool or None
+        Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
+        False).
+    epochs : int or None
+        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
+        above 2,000 samples: as the fourth root of their number grows.
+    batch_size : int
+        Samples per step of the optimiser.
+    view_sizes : sequence of int or None
+        Widths of the views when the data come as one array; None means one view.
+    device : str
+        ``"auto"`` takes a GPU if there is one.
+    checkpoint : str, Path or None
+        Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
+        when it is called again with the same settings and data; a fit that ends deletes the folder.
+    random_state : int, RandomState or None
+        The same integer gives the same result on the same machine.
+    verbose : bool
+        Show a progress bar.
+    training : Training or None
+        Expert settings of the training, such as learning rates; None takes the defaults. In searches they are
+        ``training__learning_rate`` and so on.
 
     Attributes
     ----------
@@ -98,12 +83,53 @@ class MoE(VariationalClusterer):
         As for `ACOVA`; a view's weight is the share of the views that a sample has.
     """
 
-    fusion = "mixture"
+    method = Variational(fusion="mixture")
     presets = PRESETS  # ours
+    _without = NO_CORRELATION
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        recipe: str = "shared",
+        latent_dim: int = 10,
+        hidden: Sequence[int] | str | None = None,
+        alpha: float = 10.0,
+        likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
+        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
+        standardize: bool | str | None = None,
+        n_init: int | str | None = None,
+        consensus: bool | None = None,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        view_sizes: Sequence[int] | None = None,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.recipe = recipe
+        self.latent_dim = latent_dim
+        self.hidden = hidden
+        self.alpha = alpha
+        self.likelihood = likelihood
+        self.view_weights = view_weights
+        self.standardize = standardize
+        self.n_init = n_init
+        self.consensus = consensus
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.view_sizes = view_sizes
+        self.device = device
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.training = training
 
 
-@variant(fixed=_NO_CORRELATION, own={})
-class WeightedFusion(VariationalClusterer):
+class WeightedFusion(DeepClusterer):
     """Views averaged with one learned weight each, as DMVCVAE does (Yin, Huang & Gao, AAAI 2020).
 
     Means and variances of the views that a sample has are averaged with weights that are the same for all samples.
@@ -113,8 +139,59 @@ class WeightedFusion(VariationalClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    prior_learning_rate : float
-        Learning rate of the mixture's means and scales, and of the views' weights.
+    recipe : {"shared", "robust", "paper"}
+        What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
+        views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
+        one run in which every view counts, ``"paper"`` the published procedure. Every such keyword can also be given
+        alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
+    latent_dim : int
+        Dimension of the latent vector.
+    hidden : tuple of int, "auto" or None
+        Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
+        of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
+    alpha : float
+        Weight of the alignment between the fused posterior and each view's own.
+    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
+        ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
+        ``"gaussian"`` (paper).
+    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
+        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
+        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
+        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
+        negative, by position or by name.
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
+        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
+        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
+        the cosine for counts of words (nearly all cells are zero), else feature by feature.
+    n_init : int, "auto" or None
+        Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
+        and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
+        side by side in processes; ``joblib.parallel_config(n_jobs=…)`` says how many.
+    consensus : bool or None
+        Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
+        False).
+    epochs : int or None
+        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
+        above 2,000 samples: as the fourth root of their number grows.
+    batch_size : int
+        Samples per step of the optimiser.
+    view_sizes : sequence of int or None
+        Widths of the views when the data come as one array; None means one view.
+    device : str
+        ``"auto"`` takes a GPU if there is one.
+    checkpoint : str, Path or None
+        Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
+        when it is called again with the same settings and data; a fit that ends deletes the folder.
+    random_state : int, RandomState or None
+        The same integer gives the same result on the same machine.
+    verbose : bool
+        Show a progress bar.
+    training : Training or None
+        Expert settings of the training, such as learning rates; None takes the defaults. In searches they are
+        ``training__learning_rate`` and so on.
 
     Attributes
     ----------
@@ -124,16 +201,53 @@ class WeightedFusion(VariationalClusterer):
         As for `ACOVA`.
     """
 
-    fusion = "weighted"
+    method = Variational(fusion="weighted")
     presets = PRESETS  # ours
+    _without = NO_CORRELATION
 
-    def _adopt(self, ensemble: Ensemble) -> None:
-        super()._adopt(ensemble)
-        self.fusion_weights_ = torch.softmax(self.network_.fusion_logits, 0).cpu().numpy()
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        recipe: str = "shared",
+        latent_dim: int = 10,
+        hidden: Sequence[int] | str | None = None,
+        alpha: float = 10.0,
+        likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
+        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
+        standardize: bool | str | None = None,
+        n_init: int | str | None = None,
+        consensus: bool | None = None,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        view_sizes: Sequence[int] | None = None,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.recipe = recipe
+        self.latent_dim = latent_dim
+        self.hidden = hidden
+        self.alpha = alpha
+        self.likelihood = likelihood
+        self.view_weights = view_weights
+        self.standardize = standardize
+        self.n_init = n_init
+        self.consensus = consensus
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.view_sizes = view_sizes
+        self.device = device
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.training = training
 
 
-@variant(fixed=_NO_CORRELATION, own={"rho": 0.4})
-class CoDE(VariationalClusterer):
+class CoDE(DeepClusterer):
     """Experts whose errors all have the same, known correlation (Mancisidor et al., ICML 2025).
 
     Consensus of dependent experts in closed form; a missing view is marginalised exactly. Network, objective and
@@ -143,8 +257,61 @@ class CoDE(VariationalClusterer):
     ----------
     n_clusters : int
         Number of clusters.
+    recipe : {"shared", "robust", "paper"}
+        What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
+        views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
+        one run in which every view counts, ``"paper"`` the published procedure. Every such keyword can also be given
+        alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
     rho : float
         Correlation of every two views' errors, between -1/(V-1) and 1.
+    latent_dim : int
+        Dimension of the latent vector.
+    hidden : tuple of int, "auto" or None
+        Widths of the encoders' hidden layers; the decoders mirror them. ``"auto"`` (robust) chooses by the number
+        of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
+    alpha : float
+        Weight of the alignment between the fused posterior and each view's own.
+    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
+        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
+        ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
+        ``"gaussian"`` (paper).
+    view_weights : {"agreement", "equal"}, sequence or dict of float, or None
+        How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
+        far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
+        hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
+        negative, by position or by name.
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+        Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
+        ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
+        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
+        the cosine for counts of words (nearly all cells are zero), else feature by feature.
+    n_init : int, "auto" or None
+        Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
+        and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
+        side by side in processes; ``joblib.parallel_config(n_jobs=…)`` says how many.
+    consensus : bool or None
+        Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
+        False).
+    epochs : int or None
+        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
+        above 2,000 samples: as the fourth root of their number grows.
+    batch_size : int
+        Samples per step of the optimiser.
+    view_sizes : sequence of int or None
+        Widths of the views when the data come as one array; None means one view.
+    device : str
+        ``"auto"`` takes a GPU if there is one.
+    checkpoint : str, Path or None
+        Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
+        when it is called again with the same settings and data; a fit that ends deletes the folder.
+    random_state : int, RandomState or None
+        The same integer gives the same result on the same machine.
+    verbose : bool
+        Show a progress bar.
+    training : Training or None
+        Expert settings of the training, such as learning rates; None takes the defaults. In searches they are
+        ``training__learning_rate`` and so on.
 
     Attributes
     ----------
@@ -152,72 +319,50 @@ class CoDE(VariationalClusterer):
         As for `ACOVA`.
     """
 
-    fusion = "constant"
+    method = Variational(fusion="constant")
     presets = PRESETS  # ours
-    rho: float
+    _rules: ClassVar[Mapping[str, Rule]] = {"rho": number(minimum=-1, strict=True)}
+    _without = NO_CORRELATION
 
-    @property
-    def correlation(self) -> float:
-        """What `ACOVA` calls the same."""
-        return self.rho
-
-    def _new_network(
+    def __init__(
         self,
-        view_sizes: Sequence[int],
-        likelihoods: Sequence[str],
-        streams: Streams,
-        weights: Sequence[float] | None = None,
-    ) -> MultiViewVAE:
-        given_correlation("rho", self.rho, len(view_sizes), who="CoDE")
-        return super()._new_network(view_sizes, likelihoods, streams, weights)
-
-
-@variant(
-    fixed={**_NO_CORRELATION, **RECIPES["paper"], **OTHERWISE, "recipe": "paper", "warmup_kl": 0.0, "n_neighbors": 1},
-    own={
-        "n_init": 1,
-        "consensus": False,
-        "latent_dim": 10,
-        "alpha": 10.0,
-        "hidden": (500, 500, 2000),
-        "pretrain_epochs": 200,
-        "epochs": 300,
-        "batch_size": 256,
-        "learning_rate": 5e-4,
-        "prior_learning_rate": 5e-2,
-        "learning_rate_decay": 0.9,
-        "decay_every": 10,
-        "clip_norm": 10.0,
-        "density_floor": 1e-10,
-        "likelihood": "gaussian",
-        "standardize": True,
-    },
-)
-class DVIMC(VariationalClusterer):
-    """Deep variational incomplete multi-view clustering: a product of experts (Xu et al., AAAI 2024).
-
-    The same family with independent errors, trained as its authors train it: encoders and prior speak of variances,
-    learning rates fall in steps, gradients are clipped at 10, clusters start from the averaged codes of complete
-    samples.
-
-    Parameters
-    ----------
-    n_clusters : int
-        Number of clusters.
-    learning_rate_decay : float
-        Factor on the learning rates (but pretraining's) after every `decay_every` epochs of the whole model.
-    decay_every : int
-        Epochs between two such steps.
-    density_floor : float
-        Added to the joint densities in training's responsibilities, which become equal far from all clusters; 0
-        leaves them exact. Predictions always are.
-
-    Attributes
-    ----------
-    labels_, probabilities_, agreement_, view_weights_, weights_, means_, variances_, history_, objective_, network_
-        As for `ACOVA`.
-    """
-
-    fusion = "product"
-    scale_is = "variance"
-    presets = DVIMC_PRESETS
+        n_clusters: int = 8,
+        *,
+        recipe: str = "shared",
+        rho: float = 0.4,
+        latent_dim: int = 10,
+        hidden: Sequence[int] | str | None = None,
+        alpha: float = 10.0,
+        likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
+        view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
+        standardize: bool | str | None = None,
+        n_init: int | str | None = None,
+        consensus: bool | None = None,
+        epochs: int | None = None,
+        batch_size: int = 256,
+        view_sizes: Sequence[int] | None = None,
+        device: str = "auto",
+        checkpoint: str | Path | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+        training: Training | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.recipe = recipe
+        self.rho = rho
+        self.latent_dim = latent_dim
+        self.hidden = hidden
+        self.alpha = alpha
+        self.likelihood = likelihood
+        self.view_weights = view_weights
+        self.standardize = standardize
+        self.n_init = n_init
+        self.consensus = consensus
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.view_sizes = view_sizes
+        self.device = device
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+        self.training = training

@@ -4,27 +4,14 @@ No state, no random numbers, no files. Letters in the shapes: N samples, V views
 K clusters, P features of a view; ``...`` stands for any leading axes.
 """
 
-from acova.functional.contrast import (
-    column_misfit,
-    group_means,
-    label_contrast,
-    mean_errors,
-    mean_over,
-    mutual_information,
-    nearest_centers,
-    neighbourhood_divergence,
-    partner_misfit,
-    robust_matching,
-    shortened,
-    spectral_contrast,
-)
+from acova.functional.averages import group_means, mean_errors, mean_over, nearest_centers
+from acova.functional.batch import Batch
 from acova.functional.correlation import (
     constant_correlation,
     correlation_matrix,
     correlation_parameter,
     distance_to_identity,
 )
-from acova.functional.cycles import exchange, random_cycles
 from acova.functional.fusion import (
     Fused,
     fuse,
@@ -32,6 +19,7 @@ from acova.functional.fusion import (
     fuse_whitened,
     mixture_of_experts,
     product_of_experts,
+    side_by_side,
     weighted_average,
     whitener_of,
 )
@@ -59,18 +47,17 @@ from acova.functional.objectives import (
 
 __all__ = [
     "LIKELIHOODS",
+    "Batch",
     "Fused",
     "Lenders",
     "ObjectiveParts",
     "alignment",
-    "column_misfit",
     "constant_correlation",
     "correlation_matrix",
     "correlation_parameter",
     "cross_view_lenders",
     "distance_to_identity",
     "distant_log_responsibilities",
-    "exchange",
     "expected_kl_to_components",
     "fuse",
     "fuse_constant",
@@ -78,7 +65,6 @@ __all__ = [
     "group_means",
     "kl_assignment",
     "kl_diagonal",
-    "label_contrast",
     "log_constant",
     "log_density",
     "log_joint",
@@ -88,20 +74,14 @@ __all__ = [
     "mixture_of_experts",
     "mixture_scale",
     "mixture_scale_parameter",
-    "mutual_information",
     "nearest_centers",
-    "neighbourhood_divergence",
     "objective_parts",
     "optimal_log_responsibilities",
-    "partner_misfit",
     "product_of_experts",
-    "random_cycles",
     "reconstruction",
     "reparameterise",
-    "robust_matching",
     "same_view_lenders",
-    "shortened",
-    "spectral_contrast",
+    "side_by_side",
     "total_reconstruction",
     "weighted_average",
     "whitener_of",

@@ -95,6 +95,14 @@ def fuse_whitened(mean: Tensor, std: Tensor, observed: Tensor, whitener: Tensor)
     return _fused(centre, root_precision * _across_views(whitener.mT, whitened), precision, mean)
 
 
+def side_by_side(codes: Tensor, observed: Tensor) -> Fused:
+    """Return codes (N, V, D) as points (N, V·D) without a spread; every view that a sample has counts the same."""
+    points = codes.flatten(1)
+    seen = observed.to(codes.dtype)
+    share = seen / seen.sum(1, keepdim=True).clamp(min=1)
+    return Fused(points, torch.zeros_like(points), share.unsqueeze(-1))
+
+
 def _one_kernel(mean: Tensor, whitener: Tensor) -> bool:
     """Tell whether all rows are fused by one kernel, which holds every pair of views at once."""
     few = mean.ndim == 3 and whitener.ndim == 2 and len(whitener) <= _MOST_VIEWS

@@ -39,7 +39,7 @@ def cross_view_lenders(
     list of V Lenders
         Samples that have the view find nobody.
     """
-    ours, theirs = _flat(codes, observed), _flat(donors, donors_observed)
+    own, donor_rows = _flat(codes, observed), _flat(donors, donors_observed)
     count = min(count, len(donors))
     shape = (len(codes), count)
     row, found = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
@@ -49,7 +49,7 @@ def cross_view_lenders(
     theirs_seen = donors_observed.to(codes.dtype).mT
     for rows in torch.split(torch.arange(len(codes), device=codes.device), max(1, _BLOCK_CELLS // len(donors))):
         common = observed[rows].to(codes.dtype) @ theirs_seen
-        similar = ((ours[rows] @ theirs.mT) / common).masked_fill_(common == 0, -torch.inf)
+        similar = ((own[rows] @ donor_rows.mT) / common).masked_fill_(common == 0, -torch.inf)
         for v, has in enumerate(donors_observed.unbind(1)):
             lacking = (~observed[rows, v]).nonzero().squeeze(-1)
             best = _best(similar[lacking].masked_fill_(~has, -torch.inf), count)
@@ -69,10 +69,10 @@ def _best(similar: Tensor, count: int) -> Lenders:
 @torch.no_grad()
 def same_view_lenders(codes: Tensor, donors: Tensor, has: Tensor) -> Lenders:
     """Return who of the donors (M, D) that have a view (M,) is most like each of the codes (n, D) in it."""
-    ours, theirs = normalize(codes, dim=-1), normalize(donors, dim=-1)
+    own, donor_rows = normalize(codes, dim=-1), normalize(donors, dim=-1)
     best = [
-        (block @ theirs.mT).masked_fill(~has, -torch.inf).max(-1)
-        for block in torch.split(ours, max(1, _BLOCK_CELLS // len(donors)))
+        (block @ donor_rows.mT).masked_fill(~has, -torch.inf).max(-1)
+        for block in torch.split(own, max(1, _BLOCK_CELLS // len(donors)))
     ]
     index = torch.cat([found.indices for found in best]).unsqueeze(-1)
     return Lenders(index, torch.cat([found.values for found in best]).unsqueeze(-1) > -torch.inf)

@@ -1,13 +1,16 @@
 """The network of the paper: an auto-encoder per view, one fused posterior, a mixture prior."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from acova import kernels
 from acova.functional import (
+    Batch,
     Fused,
     ObjectiveParts,
     alignment,
@@ -29,13 +32,14 @@ from acova.functional import (
     whitener_of,
 )
 from acova.functional.fusion import Missing
+from acova.networks.base import ClusteringNetwork
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 
 FUSIONS = ("correlated", "constant", "product", "mixture", "weighted")
 
 
-class MultiViewVAE(nn.Module):
+class MultiViewVAE(ClusteringNetwork):
     """Encode each observed view, fuse the estimates, assign, decode.
 
     Parameters
@@ -77,8 +81,6 @@ class MultiViewVAE(nn.Module):
     alpha: Tensor
     elbo_weight: Tensor
     reconstruction_weights: Tensor
-    mapped = False
-    """Whether several runs are computed at once, so that shapes must not depend on data."""
 
     def __init__(
         self,
@@ -139,10 +141,6 @@ class MultiViewVAE(nn.Module):
         """Whether the correlation matrix has a parameter."""
         return hasattr(self, "correlation_parameter")
 
-    def renumber(self, order: Tensor) -> None:
-        """Give cluster ``order[k]`` the number k."""
-        self.prior.renumber(order)
-
     def compute_in(self, dtype: torch.dtype) -> None:
         """Round the encoders' and decoders' products to this type in training; the fusion stays exact."""
         self.encoders.dtype = self.decoders.dtype = dtype
@@ -202,44 +200,38 @@ class MultiViewVAE(nn.Module):
         """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
         return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
 
-    def objective(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
-    ) -> ObjectiveParts:
+    def objective(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> ObjectiveParts:
         """Return the parts of the objective per sample.
 
         Parameters
         ----------
-        views : sequence of V tensors of shape (N, P_v), or of 2V
-            What is encoded; then what is to be decoded, if that is something else.
-        observed : Tensor of bool, shape (N, V)
+        batch : Batch
         noise : Tensor of shape (N, 2, D)
             Standard normal: one draw to decode, one to assign.
         fill_weight : float
-            Weight of the reconstruction of hidden views; above 0, their cells must hold an estimate.
+            Weight of the reconstruction of hidden views; above 0, the batch must have targets for them.
         """
-        return self._objective(views, observed, noise, self._shares(observed, fill_weight))[0]
+        return self._objective(batch, noise, self._shares(batch.observed, fill_weight))[0]
 
-    def bound(self, views: Sequence[Tensor], observed: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Return the evidence lower bound of each sample's observed views under the model, (N,), as ``bound``.
+    def score(self, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+        """Return the evidence lower bound of each sample's observed views under the model, (N,), as ``"score"``.
 
         log p(x | z) with its constants at a draw of z from the fused posterior, minus the divergences of the posterior
         and of the assignment from the prior. The weights of training have no part in it: every feature counts once.
         """
-        shares = observed.to(self.reconstruction_weights.dtype)
-        parts, _ = self._objective(views, observed, noise, shares)
-        sizes = [view.shape[1] for view in views]
+        shares = batch.observed.to(self.reconstruction_weights.dtype)
+        parts, _ = self._objective(batch, noise, shares)
+        sizes = [view.shape[1] for view in batch.views]
         constants = [log_constant(kind, size) for kind, size in zip(self.likelihoods, sizes, strict=True)]
-        return {"bound": shares @ shares.new_tensor(constants) - parts.negative_elbo()}
+        return {"score": shares @ shares.new_tensor(constants) - parts.negative_elbo()}
 
-    def _objective(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, shares: Tensor
-    ) -> tuple[ObjectiveParts, dict[str, Tensor]]:
+    def _objective(self, batch: Batch, noise: Tensor, shares: Tensor) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
-        inputs, targets = self._inputs_and_targets(views)
-        estimates, fused = self._encode_and_fuse(inputs, observed)
+        observed = batch.observed
+        estimates, fused = self._encode_and_fuse(batch.views, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(decoded) as decoding:
-            reconstruction = self._reconstruction(targets, decoded, shares)
+            reconstruction = self._reconstruction(batch.decoded, decoded, shares)
         prior = self.prior()
         if self.assignment == "exact":
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
@@ -255,10 +247,6 @@ class MultiViewVAE(nn.Module):
         low = (std.detach() < 1.1 * self.min_std) & observed.unsqueeze(-1)
         return low.sum((-1, -2)).to(std.dtype)
 
-    def _inputs_and_targets(self, views: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        n_views = len(self.likelihoods)
-        return views[:n_views], views[-n_views:]
-
     def _shares(self, observed: Tensor, fill_weight: float) -> Tensor:
         """Return the factor (N, V) of every reconstruction in training."""
         return torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
@@ -271,28 +259,20 @@ class MultiViewVAE(nn.Module):
         outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
         return total_reconstruction(targets, outputs, shares, self.likelihoods)
 
-    def loss(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor, *, fill_weight: float = 0.0
-    ) -> dict[str, Tensor]:
-        """Return the objective and its parts, per sample."""
-        parts, guards = self._objective(views, observed, noise, self._shares(observed, fill_weight))
+    def loss(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> dict[str, Tensor]:
+        """Return the objective and its parts, per sample; `fill_weight` as for `objective`."""
+        parts, guards = self._objective(batch, noise, self._shares(batch.observed, fill_weight))
         return {"total": parts.total(self.alpha, self.elbo_weight), **parts._asdict(), **guards}
 
     def warmup_loss(
-        self,
-        views: Sequence[Tensor],
-        observed: Tensor,
-        noise: Tensor,
-        *,
-        kl_weight: float,
-        fill_weight: float = 0.0,
+        self, batch: Batch, noise: Tensor, *, kl_weight: float, fill_weight: float = 0.0
     ) -> dict[str, Tensor]:
         """Return the objective with one standard normal in the place of the mixture, its KL weighted."""
-        inputs, targets = self._inputs_and_targets(views)
-        estimates, fused = self._encode_and_fuse(inputs, observed)
+        observed = batch.observed
+        estimates, fused = self._encode_and_fuse(batch.views, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(latent) as decoding:
-            reconstruction = self._reconstruction(targets, latent, self._shares(observed, fill_weight))
+            reconstruction = self._reconstruction(batch.decoded, latent, self._shares(observed, fill_weight))
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         kl_z = kl_diagonal(fused.mean, fused.variance, zero, one)
         aligned = alignment(fused, *estimates, observed)
@@ -306,11 +286,9 @@ class MultiViewVAE(nn.Module):
         """Return each view's code, the mean of its estimate, (N, V, D)."""
         return self._estimates(views, observed).chunk(2, dim=-1)[0]
 
-    def autoencoding_loss(
-        self, views: Sequence[Tensor], observed: Tensor, noise: Tensor | None = None
-    ) -> dict[str, Tensor]:
+    def autoencoding_loss(self, batch: Batch, noise: Tensor | None = None) -> dict[str, Tensor]:
         """Return the mean squared error of every view through its own code, summed over the observed views."""
-        views, _ = self._inputs_and_targets(views)
+        views, observed, _ = batch
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
         errors = [
             reconstruction(view, output, seen, "gaussian") / view.shape[1]
@@ -318,3 +296,10 @@ class MultiViewVAE(nn.Module):
         ]
         total = torch.stack(errors).sum(0)
         return {"total": total, "reconstruction": total}
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return the mixture's weights, means and variances, and learned weights of the views."""
+        found = super().learned()
+        if self.fusion == "weighted":
+            found["fusion_weights"] = torch.softmax(self.fusion_logits, 0).cpu().numpy()
+        return found

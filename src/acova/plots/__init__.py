@@ -9,10 +9,10 @@ from acova.plots.clusters import ClusterDisplay
 from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands, reaches
 from acova.plots.convergence import ConvergenceDisplay
 from acova.plots.correlation import CorrelationDisplay
-from acova.plots.figures import save_figures
 from acova.plots.latent import LatentDisplay
 from acova.plots.maps import MAPS, map_points
 from acova.plots.missing import MissingDisplay
+from acova.plots.saving import save_figures
 from acova.plots.style import MARKERS, PALETTE
 from acova.plots.weights import ViewWeightDisplay
 

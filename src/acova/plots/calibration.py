@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from acova.base import OptionError, check_number
+from acova.base import OptionError
+from acova.base.errors import check_number
 from acova.metrics import matched
 from acova.plots.confidence import reaches
 from acova.plots.style import PALETTE, new_axes

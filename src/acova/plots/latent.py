@@ -75,9 +75,9 @@ class LatentDisplay:
         size = float(np.clip(3000 / max(len(self.points), 1), 4, 30))
         clusters = np.unique(self.labels)
         for cluster in clusters:
-            mine = self.labels == cluster
-            x, y = self.points[mine].T
-            alpha = np.clip(self.confidence[mine], 0.15, 0.9)
+            inside = self.labels == cluster
+            x, y = self.points[inside].T
+            alpha = np.clip(self.confidence[inside], 0.15, 0.9)
             colour, marker = PALETTE[cluster % len(PALETTE)], MARKERS[cluster % len(MARKERS)]
             ax.scatter(x, y, s=size, c=colour, marker=marker, alpha=alpha, linewidths=0)
         ax.set(xticks=[], yticks=[])

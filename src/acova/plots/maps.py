@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import OptionError, check_choice
+from acova.base import OptionError
+from acova.base.errors import check_choice
 
 MAPS = ("t-SNE", "PCA", "UMAP")
 _LEAST = 10
@@ -30,6 +31,14 @@ def map_points(who: str, latent: NDArray[Any], method: str, random_state: int = 
     return points, method
 
 
+def t_sne(vectors: NDArray[Any], random_state: int = 0) -> NDArray[Any]:
+    """Return points (n, 2) for vectors (n, D) by t-SNE from their principal components."""
+    from sklearn.manifold import TSNE
+
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    return np.asarray(TSNE(perplexity=perplexity, init="pca", random_state=random_state).fit_transform(vectors))
+
+
 def _distinct(latent: NDArray[Any]) -> NDArray[Any]:
     return np.unique(_unit_scale(latent)[0].astype(np.float32), axis=0)
 
@@ -42,11 +51,7 @@ def _unit_scale(latent: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
 
 
 def _tsne(who: str, latent: NDArray[Any], random_state: int) -> NDArray[np.float64]:
-    from sklearn.manifold import TSNE
-
-    perplexity = min(30.0, (len(latent) - 1) / 3)
-    tsne = TSNE(perplexity=perplexity, init="pca", random_state=random_state)
-    return np.asarray(tsne.fit_transform(_unit_scale(latent)[0].astype(np.float32)))
+    return t_sne(_unit_scale(latent)[0].astype(np.float32), random_state)
 
 
 def _pca(who: str, latent: NDArray[Any], random_state: int) -> NDArray[np.float64]:

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from acova.data import StoredViews, Views, count_patterns, is_stored
+from acova.data import StoredViews, Views
+from acova.data.stored import is_stored
+from acova.data.summary import count_patterns
 from acova.plots.style import PALETTE, label_rows, name_columns, new_axes, short
 
 if TYPE_CHECKING:
@@ -80,9 +82,9 @@ class MissingDisplay:
         name_columns(ax, [f"{short(name, 15)} {_percent(share)}" for name, share in shares], room=columns)
         size = label_rows(ax, [""] * len(counts))
         for row, pattern in enumerate(patterns):
-            held = np.flatnonzero(pattern)
-            if len(held):
-                ax.plot(held[[0, -1]], [row, row], color=PALETTE[0], linewidth=1.5, zorder=1)
+            present = np.flatnonzero(pattern)
+            if len(present):
+                ax.plot(present[[0, -1]], [row, row], color=PALETTE[0], linewidth=1.5, zorder=1)
         y, x = np.indices(patterns.shape)
         known = patterns.any(axis=1)[:, None] & np.ones_like(patterns)
         ax.scatter(x[known & ~patterns], y[known & ~patterns], s=28, color="0.85", zorder=2)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import inspect
 import os
 from functools import cache
 from importlib.resources import files
@@ -14,12 +13,16 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 from sklearn.utils.validation import check_is_fitted
 
-from acova.base import DataError, check_choice, check_output, file_errors, new_file
+from acova.base import DataError
+from acova.base.errors import check_choice
+from acova.base.files import file_errors
+from acova.base.outputs import check_output, new_file
+from acova.estimators._settings import plain, setting_parameters
 from acova.plots import CONFIDENCE_EDGES, MAPS, PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
-from acova.report.charts import convergence_chart
 from acova.report.numbers import fixed, number, percent
 from acova.report.profiles import cluster_profiles
 from acova.report.samples import choose_samples, sample_columns
+from acova.report.svg import convergence_chart
 from acova.report.words import correlation_words, training_checks
 
 GENERATOR = '<meta name="generator" content="acova'
@@ -76,6 +79,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         confidence=_confidence(display, confidence),
         edges=CONFIDENCE_EDGES,
         warnings=[str(text) for text in getattr(model, "warnings_", ())],
+        influence=_influence(model),
         weights=weights,
         heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=0.0) or 1.0,
         correlation=_correlation(model),
@@ -175,6 +179,15 @@ def _confidence(display: ClusterDisplay, confidence: Any) -> dict[str, float] | 
     }
 
 
+def _influence(model: Any) -> list[dict[str, Any]] | None:
+    """Return what the partition owes to each view; None for a single view, and for models that do not say."""
+    columns = getattr(model, "view_support_", None), getattr(model, "view_influence_", None)
+    if any(column is None for column in columns) or len(model.view_names_) < 2:
+        return None
+    rows = zip(model.view_names_, *(np.asarray(column).tolist() for column in columns), strict=True)
+    return [{"name": name, "support": support, "changed": changed} for name, support, changed in rows]
+
+
 def _weights(model: Any, labels: Any) -> list[list[float | None]] | None:
     if not hasattr(model, "view_weights_"):
         return None
@@ -186,22 +199,20 @@ def _correlation(model: Any) -> dict[str, Any] | None:
     if not hasattr(model, "correlation_"):
         return None
     matrix = np.asarray(model.correlation_)
-    learned = getattr(model, "correlation", "learned")
-    words = correlation_words(model.view_names_, matrix, learned=isinstance(learned, str) and learned == "learned")
+    words = correlation_words(model.view_names_, matrix, learned=getattr(model.network_, "learns_correlation", False))
     return {"matrix": matrix.tolist(), "words": words}
 
 
 def _settings(model: Any) -> list[tuple[str, str, str]]:
     """Return every setting, its value in this fit, and who chose it."""
-    given = model.get_params(deep=False)
-    used = model._settings.get_params(deep=False) if hasattr(model, "_settings") else given
-    defaults = {name: parameter.default for name, parameter in inspect.signature(type(model)).parameters.items()}
+    given = {name: plain(value) for name, value in model.get_settings().items()}
+    values = getattr(model, "settings_", given)
     rows = []
-    for name, value in used.items():
-        by = "given" if repr(given[name]) != repr(defaults[name]) else "default"
-        if repr(value) != repr(given[name]):
+    for name, parameter in setting_parameters(type(model)).items():
+        by = "given" if repr(given[name]) != repr(parameter.default) else "default"
+        if repr(values[name]) != repr(given[name]):
             by = "recipe"
-        rows.append((name, repr(value), by))
+        rows.append((name, repr(values[name]), by))
     return sorted(rows, key=lambda row: ("given", "recipe", "default").index(row[2]))
 
 

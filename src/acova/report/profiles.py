@@ -52,8 +52,8 @@ def cluster_profiles(model: Any, top: int) -> list[list[Profile]]:
         names = model._columns[v] or [f"feature {i}" for i in range(model.view_sizes_[v])]
         total = summary.rows[:, v].sum()
         for cluster, rows in enumerate(summary.rows[:, v].tolist()):
-            told = min(rows, total - rows) >= LEAST_ROWS
-            order = np.argsort(-np.abs(effect[cluster]), kind="stable")[:top] if told else ()
+            enough = min(rows, total - rows) >= LEAST_ROWS
+            order = np.argsort(-np.abs(effect[cluster]), kind="stable")[:top] if enough else ()
             features = [
                 Feature(str(names[i]), *(float(table[cluster, i]) for table in (effect, inside, outside)))
                 for i in order

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.data import count_patterns
+from acova.data.summary import count_patterns
 from acova.plots import map_points
 
 

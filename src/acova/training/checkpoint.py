@@ -18,21 +18,14 @@ from typing import Any, Literal, Self
 import msgspec
 import numpy as np
 
-from acova.base import (
-    FileError,
-    RunFolderError,
-    check_seal,
-    file_errors,
-    folder_lock,
-    parse_json,
-    sealed_json,
-    write_whole,
-)
+from acova.base import FileError, RunFolderError
+from acova.base.files import check_seal, file_errors, parse_json, sealed_json, write_whole
+from acova.base.locks import folder_lock
 from acova.base.version import __version__
 from acova.data import StoredViews, Views
-from acova.engine import ALONE, Keeper, Processes, read_state
-from acova.engine.state import State, write_state
-from acova.networks import MultiViewVAE
+from acova.engine.distributed import ALONE, Processes
+from acova.engine.state import Keeper, State, read_state, write_state
+from acova.networks.base import ClusteringNetwork
 from acova.training.reading import load_weights
 from acova.training.run_folder import HEAD, is_of_checkpoint, remove_checkpoint
 
@@ -92,8 +85,8 @@ class Checkpoint:
         if head is None:
             self._start(identity)
             return
-        told = msgspec.structs.asdict(head)
-        other = [name for name in identity if told.get(name) != identity[name]]
+        content = msgspec.structs.asdict(head)
+        other = [name for name in identity if content.get(name) != identity[name]]
         if other:
             changed = _differences(head.params, identity["params"]) if "params" in other else other
             msg = (
@@ -135,8 +128,8 @@ class Checkpoint:
         keeper = Keeper(path, every=self._every, processes=self._processes, runs=list(runs), asked=asked)
         for candidate in (path, self.folder / _TOGETHER):
             if keeper.resumed is None and candidate.exists():
-                state, held = read_state(candidate)
-                keeper.resumed = state if held == list(runs) else None
+                state, numbers = read_state(candidate)
+                keeper.resumed = state if numbers == list(runs) else None
         return keeper
 
     def watcher(self) -> Keeper:
@@ -163,14 +156,14 @@ class Checkpoint:
     def _state_file(self, runs: Sequence[int]) -> Path:
         return self.folder / (f"current-{runs[0]}.safetensors" if len(runs) == 1 else _TOGETHER)
 
-    def finish(self, run: int, network: MultiViewVAE, records: list[dict[str, Any]]) -> None:
+    def finish(self, run: int, network: ClusteringNetwork, records: list[dict[str, Any]]) -> None:
         """Write a finished run, and delete its state."""
         if self._processes.is_first:
-            state = State("done", 0, 0, [records], [], [], [], {}, dict(network.state_dict()))
+            state = State.of_finished_run(records, dict(network.state_dict()))
             write_state(self.folder / f"run-{run}.safetensors", state, [run])
             self._forget([run])
 
-    def finished(self, run: int, network: MultiViewVAE) -> list[dict[str, Any]] | None:
+    def finished(self, run: int, network: ClusteringNetwork) -> list[dict[str, Any]] | None:
         """Read a finished run into a network and return its records; None if it is not finished."""
         path = self.folder / f"run-{run}.safetensors"
         if not path.exists():
@@ -201,12 +194,12 @@ class Checkpoint:
                 return None
             content = path.read_bytes()
         try:
-            told = parse_json(content, dict[str, Any], str(path))
-            if told.get("format") != FORMAT or told.get("format_version") != FORMAT_VERSION:
+            entries = parse_json(content, dict[str, Any], str(path))
+            if entries.get("format") != FORMAT or entries.get("format_version") != FORMAT_VERSION:
                 msg = f"{path} is no checkpoint this version of acova ({__version__}) reads; choose another folder."
                 raise RunFolderError(msg)
-            check_seal(told, str(path))
-            return msgspec.convert(told, _Head)
+            check_seal(entries, str(path))
+            return msgspec.convert(entries, _Head)
         except RunFolderError:
             raise
         except (FileError, msgspec.ValidationError, RecursionError) as error:

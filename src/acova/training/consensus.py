@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from acova.networks import MultiViewVAE
+from acova.networks.base import ClusteringNetwork
 
 _ROUNDS = 20
 _EQUAL = 1e-6
@@ -28,14 +28,14 @@ class Ensemble:
         The run that the others are closest to; its latent space is shown.
     """
 
-    networks: Sequence[MultiViewVAE]
+    networks: Sequence[ClusteringNetwork]
     orders: NDArray[np.int64]
     reference: int = 0
 
     @classmethod
-    def of_one(cls, network: MultiViewVAE) -> "Ensemble":
+    def of_one(cls, network: ClusteringNetwork) -> "Ensemble":
         """Return what a single network says."""
-        return cls([network], np.arange(len(network.prior.logits))[None])
+        return cls([network], np.arange(network.n_clusters)[None])
 
     def renumbered(self, order: NDArray[np.intp]) -> "Ensemble":
         """Give cluster ``order[k]`` of the result the number k, in every network as well, which is changed in place."""
@@ -44,8 +44,17 @@ class Ensemble:
         same = np.broadcast_to(np.arange(len(order)), self.orders.shape)
         return Ensemble(self.networks, same.copy(), self.reference)
 
+    def learned(self) -> dict[str, NDArray[np.float64]]:
+        """Return what the reference run learned, by name; its correlations are the means over the runs."""
+        found = self.network.learned()
+        if self.network.correlates:
+            matrices = np.mean([each.correlation().cpu().numpy() for each in self.networks], axis=0)
+            found["correlations"] = np.asarray(matrices.reshape(-1, *matrices.shape[-2:]))
+            found["correlation"] = found["correlations"].mean(axis=0)
+        return found
+
     @property
-    def network(self) -> MultiViewVAE:
+    def network(self) -> ClusteringNetwork:
         """The network of the reference run."""
         return self.networks[self.reference]
 

@@ -29,7 +29,7 @@ def code_similarity(codes: NDArray[np.floating[Any]], observed: NDArray[np.bool_
     return similarity.fill_diagonal_(1.0)
 
 
-def starting_correlation(start: Any, n_views: int, noise: NDArray[np.float64]) -> Tensor:
+def starting_correlation(start: Any, n_views: int, noise: NDArray[np.float64], who: str = "ACOVA") -> Tensor:
     """Return the matrix learning starts from.
 
     ``"random"`` is the published start: a parameter |N(0, 1)|, from the given noise of V(V+1)/2 numbers.
@@ -39,7 +39,7 @@ def starting_correlation(start: Any, n_views: int, noise: NDArray[np.float64]) -
         if start == "random":
             return correlation_matrix(torch.from_numpy(np.abs(noise)))
         return torch.eye(n_views, dtype=torch.float64)
-    return given_correlation("correlation_start", start, n_views)
+    return given_correlation("correlation_start", start, n_views, who)
 
 
 def given_correlation(option: str, value: Any, n_views: int, who: str = "ACOVA") -> Tensor:

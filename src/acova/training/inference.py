@@ -16,16 +16,17 @@ from torch import Tensor
 
 from acova.base import Streams, TrainingError
 from acova.data import Scaling, StoredViews, Views
-from acova.engine import ALONE, Processes, computation, fill_noise, multiplications
-from acova.functional import Fused, distant_log_responsibilities
-from acova.networks import MixturePrior, MultiViewVAE
+from acova.engine.data import fill_noise
+from acova.engine.distributed import ALONE, Processes
+from acova.engine.parallel import multiplications
+from acova.engine.runtime import computation
+from acova.functional import Batch, Fused
+from acova.networks.base import ClusteringNetwork
 from acova.training.consensus import Ensemble, match_runs, overlaps
 from acova.training.extremes import refusal, scaled
 
 CHUNK = 2048
 """Samples that are computed at once."""
-_FAR = 1e4
-"""Latent coordinates from which densities in 32-bit numbers may round away what tells clusters apart."""
 _MAX_DRAWS, _DRAWN_SAMPLES = 4, 2**15
 
 
@@ -48,6 +49,10 @@ class Inferred:
     weights: NDArray[np.float32]
     latent: NDArray[np.float32]
     agreement: NDArray[np.float32]
+
+    def take(self, rows: NDArray[np.intp]) -> "Inferred":
+        """Return the results of these samples, in this order."""
+        return Inferred(*(array[rows] for array in vars(self).values()))
 
 
 def infer(ensemble: Ensemble, scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE) -> Inferred:
@@ -75,7 +80,7 @@ def infer_chunks(
     """Yield the results of consecutive samples, averaged over the runs; every number is finite."""
     start = 0
     for batch in _batches(ensemble.network, scaling, views, processes):
-        with _computation(ensemble.network, views):
+        with _computation(ensemble.network, views.n_samples):
             results = _results(ensemble, batch)
         part = Inferred(*(processes.gather(result).cpu().numpy() for result in results))
         _check_finite(part, ensemble, scaling, views, start)
@@ -96,14 +101,14 @@ def _check_finite(part: Inferred, ensemble: Ensemble, scaling: Scaling, views: V
         )
         raise TrainingError(msg)
     row = start + int(np.flatnonzero(~finite)[0])
-    raise refusal(_rows(views, row, row + 1), scaling)
+    raise refusal(views.read(row, row + 1), scaling)
 
 
-def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Tensor, ...]:
+def _results(ensemble: Ensemble, batch: Batch) -> tuple[Tensor, ...]:
     """Return labels, probabilities, weights, latent means and agreement of some samples, averaged over the runs."""
-    fused = [network.posterior(*batch) for network in ensemble.networks]
+    fused = [network.posterior(batch.views, batch.observed) for network in ensemble.networks]
     shares = _shares(ensemble.networks, fused)
-    matched = torch.stack([mine[:, order] for mine, order in zip(shares, ensemble.orders, strict=True)])
+    matched = torch.stack([of_run[:, order] for of_run, order in zip(shares, ensemble.orders, strict=True)])
     mean = matched.mean(0)
     labels = mean.argmax(-1)
     weights = torch.stack([posterior.weights.mean(-1) for posterior in fused]).mean(0)
@@ -112,60 +117,50 @@ def _results(ensemble: Ensemble, batch: tuple[list[Tensor], Tensor]) -> tuple[Te
 
 
 @contextmanager
-def _computation(network: MultiViewVAE, views: Views | StoredViews) -> Iterator[None]:
+def _computation(network: ClusteringNetwork, n_samples: int) -> Iterator[None]:
     """Compute without gradients, on the threads that a chunk of samples pays for."""
-    with computation(multiplications(network, min(views.n_samples, CHUNK))), torch.no_grad():
+    with computation(multiplications(network, min(n_samples, CHUNK))), torch.no_grad():
         yield
 
 
-def agreed(
-    networks: Sequence[MultiViewVAE], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+def matched_runs(
+    networks: Sequence[ClusteringNetwork], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
 ) -> Ensemble:
     """Return the runs with their clusters matched by what they say of these samples."""
     chunks = (
-        torch.stack(_shares(networks, [network.posterior(*batch) for network in networks])).cpu().numpy()
+        torch.stack(_shares(networks, [network.posterior(batch.views, batch.observed) for network in networks]))
+        .cpu()
+        .numpy()
         for batch in _batches(networks[0], scaling, views, processes)
     )
-    with _computation(networks[0], views):
+    with _computation(networks[0], views.n_samples):
         total = processes.sum(torch.from_numpy(overlaps(chunks)))
     reference, orders = match_runs(total.numpy())
     return Ensemble(networks, orders, reference)
 
 
-def _shares(networks: Sequence[MultiViewVAE], fused: Sequence[Fused]) -> list[Tensor]:
+def _shares(networks: Sequence[ClusteringNetwork], fused: Sequence[Fused]) -> list[Tensor]:
     """Return every run's cluster probabilities at the posterior mean, (n, K)."""
-    return [_shares_of(network.prior, posterior.mean) for network, posterior in zip(networks, fused, strict=True)]
-
-
-def _shares_of(prior: torch.nn.Module, mean: Tensor) -> Tensor:
-    """Return one run's cluster probabilities; samples far from all clusters are computed in double precision."""
-    shares: Tensor = prior.log_responsibilities(mean).exp()  # type: ignore[operator]
-    far = mean.abs().amax(-1) > _FAR
-    if isinstance(prior, MixturePrior) and mean.device.type != "mps" and bool(far.any()):
-        shares[far] = distant_log_responsibilities(mean[far], *prior()).exp().to(shares.dtype)
-    return shares
+    return [network.assign(posterior.mean) for network, posterior in zip(networks, fused, strict=True)]
 
 
 def _batches(
-    network: MultiViewVAE, scaling: Scaling, views: Views | StoredViews, processes: Processes
-) -> Iterator[tuple[list[Tensor], Tensor]]:
+    network: ClusteringNetwork, scaling: Scaling, views: Views | StoredViews, processes: Processes
+) -> Iterator[Batch]:
     """Yield this process's share of consecutive chunks."""
     step = CHUNK * processes.size
     for start in range(0, views.n_samples, step):
         share = processes.share(min(step, views.n_samples - start))
-        part = _rows(views, start + share.start, start + share.stop)
-        yield tensors(part, scaling, _device(network))
+        yield batch_of(views.read(start + share.start, start + share.stop), scaling, device_of(network))
 
 
 def mean_objective(
-    network: MultiViewVAE,
-    scaling: Scaling,
-    views: Views | StoredViews,
+    network: ClusteringNetwork,
+    loss: Callable[..., dict[str, Tensor]],
+    samples: Callable[[int, int], Batch],
+    n_samples: int,
     streams: Streams,
     processes: Processes = ALONE,
-    *,
-    loss: Callable[..., dict[str, Tensor]] | None = None,
-    targets: Sequence[Tensor] = (),
 ) -> dict[str, float]:
     """Return the parts of a loss by name, averaged over the samples and several draws.
 
@@ -173,45 +168,39 @@ def mean_objective(
 
     Parameters
     ----------
-    network : network
-    scaling : Scaling
-    views : Views or StoredViews
+    network : ClusteringNetwork
+    loss : function of a batch and noise
+    samples : function of two int
+        Returns the samples from one number to another, of this process's share.
+    n_samples : int
+        Of all processes together.
     streams : Streams
     processes : Processes
-    loss : function of views, observed and noise, optional
-        By default the network's own.
-    targets : sequence of V tensors, optional
-        What is decoded to if it is not the views themselves; this process's share of the samples.
     """
-    loss = network.loss if loss is None else loss
-    share = processes.share(views.n_samples)
-    draws = min(max(_DRAWN_SAMPLES // views.n_samples, 1), _MAX_DRAWS)
+    share = processes.share(n_samples)
+    draws = min(max(_DRAWN_SAMPLES // n_samples, 1), _MAX_DRAWS)
     sums: dict[str, Tensor] = {}
-    with _computation(network, views):
+    with _computation(network, n_samples):
         for start in range(share.start, max(share.stop, share.start + 1), CHUNK):
             stop = min(start + CHUNK, share.stop)
-            inputs, observed = tensors(_rows(views, start, stop), scaling, _device(network))
-            inputs += [target[start - share.start : stop - share.start] for target in targets]
+            batch = samples(start, stop)
             noise = torch.empty(stop - start, *network.noise_shape, dtype=torch.float32)
             for draw in range(draws):
                 fill_noise(noise, [(start, stop)], streams, draw)
-                for name, part in loss(inputs, observed, noise.to(observed.device)).items():
+                for name, part in loss(batch, noise.to(batch.observed.device)).items():
                     sums[name] = sums.get(name, 0) + part.double().sum().cpu()
-    totals = processes.sum(torch.stack(list(sums.values()))) / (views.n_samples * draws)
+    totals = processes.sum(torch.stack(list(sums.values()))) / (n_samples * draws)
     return dict(zip(sums, totals.tolist(), strict=True))
 
 
-def tensors(views: Views, scaling: Scaling, device: torch.device) -> tuple[list[Tensor], Tensor]:
-    """Return scaled views (n, P_v), zero where hidden, and observed (n, V), on a device."""
+def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:
+    """Return scaled views, zero where hidden, on a device."""
     arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
-    return arrays, torch.from_numpy(views.observed).to(device)
+    return Batch(arrays, torch.from_numpy(views.observed).to(device))
 
 
-def _rows(views: Views | StoredViews, start: int, stop: int) -> Views:
-    return views.read(start, stop) if isinstance(views, StoredViews) else views.take(slice(start, stop))
-
-
-def _device(network: MultiViewVAE) -> torch.device:
+def device_of(network: ClusteringNetwork) -> torch.device:
+    """Return where a network's parameters are."""
     return next(network.parameters()).device
 
 
@@ -242,6 +231,6 @@ class _GrowingFile:
             self._at = stream.tell()
 
     def mapped(self) -> NDArray[Any]:
-        held: Any = np.load(self._path, mmap_mode="r")
-        held.folder = self._folder  # the files stay while any of the arrays does
-        return held  # type: ignore[no-any-return]
+        rows: Any = np.load(self._path, mmap_mode="r")
+        rows.folder = self._folder  # the files stay while any of the arrays does
+        return rows  # type: ignore[no-any-return]

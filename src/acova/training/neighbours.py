@@ -47,16 +47,16 @@ def neighbour_means(views: Sequence[Tensor], observed: Tensor, variances: Sequen
         donors = donors[:MAX_DONORS] * n_samples // MAX_DONORS
     overall = [view.sum(0) / seen.sum().clamp(min=1) for view, seen in zip(clean, observed.unbind(1), strict=True)]
     step = max(1, _BLOCK_CELLS // max(len(donors), count * max(view.shape[1] for view in views)))
-    theirs, lent = [view[donors] for view in weighed], [view[donors] for view in clean]
+    donor_rows, donor_values = [view[donors] for view in weighed], [view[donors] for view in clean]
     parts = []
     for rows in torch.split(torch.arange(n_samples, device=observed.device), step):
-        mine = [view[rows] for view in weighed]
-        distance = _distances(mine, observed[rows], theirs, observed[donors], [1] * len(views))
+        own = [view[rows] for view in weighed]
+        distance = _distances(own, observed[rows], donor_rows, observed[donors], [1] * len(views))
         distance.masked_fill_(rows.unsqueeze(1) == donors, torch.inf)
         parts.append(
             [
                 _mean_of_nearest(view, distance.masked_fill(~seen[donors], torch.inf), count, fallback)
-                for view, seen, fallback in zip(lent, observed.unbind(1), overall, strict=True)
+                for view, seen, fallback in zip(donor_values, observed.unbind(1), overall, strict=True)
             ]
         )
     return [torch.cat(pieces) for pieces in zip(*parts, strict=True)]
@@ -88,34 +88,34 @@ def fill_by_nearest(
         if not len(rows):
             filled.append(view)
             continue
-        lent, theirs, seen = known[v][donors], [known[u][donors] for u in others], has[donors][:, others]
+        donor_values, donor_rows, seen = known[v][donors], [known[u][donors] for u in others], has[donors][:, others]
         widths = [views[u].shape[1] for u in others]
         whole = view.clone()
         for some in torch.split(rows, max(1, _BLOCK_CELLS // max(len(donors), count * view.shape[1]))):
-            distance = _distances([views[u][some] for u in others], observed[some][:, others], theirs, seen, widths)
-            whole[some] = _mean_of_nearest(lent, distance, count, lent.mean(0))
+            distance = _distances([views[u][some] for u in others], observed[some][:, others], donor_rows, seen, widths)
+            whole[some] = _mean_of_nearest(donor_values, distance, count, donor_values.mean(0))
         filled.append(whole)
     return filled
 
 
 def _distances(
-    mine: Sequence[Tensor], seen: Tensor, theirs: Sequence[Tensor], has: Tensor, shares: Sequence[float]
+    own: Sequence[Tensor], seen: Tensor, donor_rows: Sequence[Tensor], has: Tensor, shares: Sequence[float]
 ) -> Tensor:
     """Return the mean squared distances (rows, donors) over common views, each by its share; infinite without any."""
-    total = mine[0].new_zeros(len(seen), len(has))
+    total = own[0].new_zeros(len(seen), len(has))
     common = torch.zeros_like(total)
     for v, share in enumerate(shares):
         both = seen[:, v].unsqueeze(1) & has[:, v]
-        squared = mine[v].square().sum(1, keepdim=True) + theirs[v].square().sum(1) - 2 * mine[v] @ theirs[v].mT
+        squared = own[v].square().sum(1, keepdim=True) + donor_rows[v].square().sum(1) - 2 * own[v] @ donor_rows[v].mT
         total += squared.clamp(min=0).masked_fill(~both, 0.0)
         common += both * share
     return (total / common).masked_fill(common == 0, torch.inf)
 
 
-def _mean_of_nearest(lent: Tensor, distance: Tensor, count: int, fallback: Tensor) -> Tensor:
-    """Return the mean of the nearest reachable rows of `lent` for each row of distances (rows, donors)."""
-    nearest = distance.topk(min(count, len(lent)), largest=False)
-    usable = nearest.values.isfinite().to(lent.dtype)
-    total = torch.einsum("rk,rkp->rp", usable, lent[nearest.indices])
+def _mean_of_nearest(donor_values: Tensor, distance: Tensor, count: int, fallback: Tensor) -> Tensor:
+    """Return the mean of the nearest reachable rows of `donor_values` for each row of distances (rows, donors)."""
+    nearest = distance.topk(min(count, len(donor_values)), largest=False)
+    usable = nearest.values.isfinite().to(donor_values.dtype)
+    total = torch.einsum("rk,rkp->rp", usable, donor_values[nearest.indices])
     found = usable.sum(1, keepdim=True)
     return torch.where(found > 0, total / found.clamp(min=1), fallback)

@@ -1,282 +1,215 @@
-"""How runs are trained: pretraining, an optional warm-up, the start of the clusters, training."""
+"""How ACOVA and its relatives train: pretraining, an optional warm-up, the start of the clusters, training."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.special import entr
 from torch import Tensor
 
-from acova.base import RunFolderError, Streams
-from acova.engine import (
-    EpochReport,
-    Keeper,
-    ParameterGroup,
-    Phase,
-    Processes,
-    Reader,
-    RunData,
-    Runs,
-    StreamedData,
-    Trainer,
-    freed_memory_kept,
-    generator,
-    gpu_for_training,
-    multiplications,
-    network_dtype,
-    threads_for,
-)
-from acova.functional import distance_to_identity
+from acova.base import OptionError
+from acova.data import Scaling, StoredViews, Views
+from acova.data.scaling import scaled_moments
+from acova.engine import ParameterGroup, Phase, generator
+from acova.engine.distributed import Processes
+from acova.engine.parallel import threads_for
+from acova.engine.runtime import resolve_device
+from acova.functional import Batch, distance_to_identity
 from acova.networks import MultiViewVAE
 from acova.training.correlations import given_correlation, starting_correlation
+from acova.training.costs import blind_costs, reconstruction_weights
+from acova.training.extremes import overflow_allowed
+from acova.training.inference import batch_of
+from acova.training.job import FitData, Job, Settings
+from acova.training.method import Group, Method, Objective, shared_data
+from acova.training.neighbours import neighbour_means, neighbour_products
+from acova.training.sizes import BY_SIZE, auto_neighbor_weight, auto_runs, auto_widths
 from acova.training.starts import start_correlations, start_priors
-
-if TYPE_CHECKING:
-    from acova.estimators.acova import ACOVA
-
-
-_LEAST_TRUST = 1e-4
-"""A view that is not trusted at all is still decoded, so that its decoder means something."""
-_NOTHING = float(np.finfo(np.float32).tiny)
-"""The cost of a view in which nothing varies."""
+from acova.training.view_weights import smoothed_views, trusted_views
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run to train: its settings, its random streams, and its data on the device or on disk.
+class Variational(Method):
+    """The training of ACOVA, and of its relatives that differ in how estimates are fused or in what scales stand for.
 
-    `settings` have nothing left to a recipe. Where neighbours count, `targets` are what the latent vectors are decoded
-    to, hidden views included. `variances` are the views' total variances, `costs` what decoding each to its
-    mean costs. With several processes `views`, `targets` and
-    `observed` are this process's share of the samples. `hidden` are the views with what they hide, for an oracle.
+    Attributes
+    ----------
+    fusion, scale_is : str
+        As for `MultiViewVAE`.
     """
 
-    settings: "ACOVA"
-    likelihoods: tuple[str, ...]
-    sizes: tuple[int, ...]
-    n_samples: int
-    device: torch.device
-    streams: Streams
-    views: list[Tensor] | None = None
-    targets: list[Tensor] | None = None
-    observed: Tensor | None = None
-    read: Reader | None = None
-    hidden: list[Tensor] | None = None
-    variances: NDArray[np.float64] | None = None
-    costs: NDArray[np.float64] | None = None
-    trust: NDArray[np.float64] | None = None
+    fusion: str = "correlated"
+    scale_is: str = "std"
 
-    def network(self) -> MultiViewVAE:
-        """Return a network with fresh weights."""
-        settings = self.settings
-        weights = reconstruction_weights(
-            settings.balance, settings.reconstruction_scale, self.sizes, self.likelihoods, self.costs, self.trust
+    epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
+
+    def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
+        """Fill in what the recipe leaves to the number of samples."""
+        count, values = views.n_samples, dict(settings.values)
+        if isinstance(settings.hidden, str):
+            values["hidden"] = auto_widths(count)
+        if isinstance(settings.neighbor_weight, str):
+            values["neighbor_weight"] = 0.0 if isinstance(views, StoredViews) else auto_neighbor_weight(count)
+        if isinstance(settings.n_init, str):
+            values["n_init"] = auto_runs(count)
+        if settings.recipe != "paper":
+            values |= {name: suit(values[name], count) for name, suit in BY_SIZE.items() if name in left_open}
+        return replace(settings, values=values)
+
+    def prepare(
+        self,
+        settings: Settings,
+        views: Views | StoredViews,
+        scaling: Scaling,
+        likelihoods: Sequence[str],
+        processes: Processes,
+    ) -> FitData:
+        """Return the training data, how far the views are trusted, and what they are decoded to."""
+        neighbours = settings.neighbor_weight or settings.cluster_start == "neighbors"
+        agreement, trust = trusted_views(settings, views, scaling)
+        weighs = settings.balance is not False or settings.reconstruction_scale is not False or trust is not None
+        variances = costs = None
+        if neighbours or weighs:
+            with overflow_allowed():
+                moments = scaled_moments(views, scaling)
+            variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
+            costs = blind_costs(moments, likelihoods)
+        if isinstance(views, StoredViews) and neighbours:
+            raise _refusal_of_neighbours(settings)
+        found: dict[str, Any] = {"costs": costs, "trust": trust, "agreement": agreement}
+        if variances is None or not neighbours or isinstance(views, StoredViews):
+            return replace(super().prepare(settings, views, scaling, likelihoods, processes), **found)
+        whole = batch_of(views, scaling, resolve_device(settings.device))
+        whole = whole._replace(targets=_targets(settings, whole, variances.tolist(), trust))
+        data = replace(shared_data(whole, processes), **found)
+        if settings.cluster_start == "neighbors":
+            return replace(data, variances=variances)
+        return data
+
+    def build(self, job: Job) -> MultiViewVAE:
+        """Return a network with fresh parameters, whose reconstructions are weighed by what they cost."""
+        settings, data, n_views = job.settings, job.data, len(job.sizes)
+        correlation = settings.rho if self.fusion == "constant" else settings.get("correlation", "identity")
+        learned = _is_word(correlation, "learned")
+        if learned:
+            matrix = _starting_matrices(job)
+        elif _is_word(correlation, "identity"):
+            matrix = torch.eye(n_views, dtype=torch.float64)
+        else:
+            option = "rho" if self.fusion == "constant" else "correlation"
+            matrix = given_correlation(option, correlation, n_views, who=settings.who)
+        return MultiViewVAE(
+            job.sizes,
+            settings.latent_dim,
+            settings.n_clusters,
+            hidden=settings.hidden,
+            likelihoods=job.likelihoods,
+            alpha=settings.alpha,
+            correlation=matrix,
+            learn_correlation=learned,
+            missing=settings.get("missing", "marginal"),
+            min_std=settings.min_std,
+            assignment=settings.assignment,
+            reconstruction_weights=reconstruction_weights(
+                settings.balance, settings.reconstruction_scale, job.sizes, job.likelihoods, data.costs, data.trust
+            ),
+            fusion=self.fusion,
+            scale_is=self.scale_is,
+            density_floor=settings.get("density_floor", 0.0),
+            elbo_weight=settings.elbo_weight,
+            generator=generator(job.streams.integer("weights")),
         )
-        return self.settings._new_network(self.sizes, self.likelihoods, self.streams, weights).to(self.device)
+
+    def objective(self, network: MultiViewVAE, settings: Settings) -> Objective:
+        """Return the network's objective with the weight of decoding what samples lack."""
+        return partial(network.loss, fill_weight=_fill_weight(settings))
+
+    def phases(self, group: Group) -> Iterable[Phase]:
+        """Return pretraining, the warm-up and training."""
+        return _pretraining(group), _warmup(group), _training(group)
 
 
-@dataclass(frozen=True)
-class TrainedRun:
-    """A trained network and a record per epoch."""
-
-    network: MultiViewVAE
-    records: list[dict[str, Any]]
-
-
-def train_together(
-    jobs: Sequence[Job], report: EpochReport | None, keeper: Keeper, processes: Processes
-) -> list[TrainedRun]:
-    """Train runs as one computation."""
-    device, precision = jobs[0].device, jobs[0].settings.precision
-    with gpu_for_training(precision, device), freed_memory_kept(device):
-        networks = [job.network() for job in jobs]
-        for network in networks:
-            network.compute_in(network_dtype(precision, device, network))
-        runs = Runs(networks, processes=processes)
-        data = _run_data(jobs, processes)
-        trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
-        with threads_for(multiplications(networks[0], rows_of_a_step(jobs[0]) // processes.size)):
-            jobs[0].settings._train(trainer, jobs, networks)
-    if keeper.resumed is not None:  # which no phase took
-        msg = f"the checkpoint is of a phase {keeper.resumed.phase!r} that this fit lacks; delete it to start afresh."
-        raise RunFolderError(msg)
-    runs.release()
-    return [TrainedRun(network, mine) for network, mine in zip(networks, trainer.records, strict=True)]
-
-
-def rows_of_a_step(job: Job) -> int:
-    """Return the number of samples of a step."""
-    return min(job.settings.batch_size, job.n_samples)
-
-
-def train_phases(trainer: Trainer, jobs: Sequence[Job], networks: Sequence[MultiViewVAE]) -> None:
-    """Take runs through pretraining, the warm-up, the start of the clusters and training."""
-    runs, data = trainer.runs, trainer.data
-    trainer.train(_pretraining(jobs, runs))
-    trainer.train(_warmup(jobs, runs), prepare=lambda: start_correlations(jobs, networks, data))
-    trainer.train(_training(jobs, runs), prepare=lambda: start_priors(jobs, networks, data))
-
-
-def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedData:
-    """Stack the runs' data; data that all runs share stay single."""
-    first = jobs[0]
-    if first.read is not None:
-        return StreamedData(first.read, first.n_samples, first.sizes, first.device, processes=processes)
-    distinct = {id(job.views): job for job in jobs}
-    parts = [[*(job.views or ()), *(job.targets or ())] for job in distinct.values()]
-    views = [_stack(same) for same in zip(*parts, strict=True)]
-    observed = _stack([job.observed for job in distinct.values() if job.observed is not None])
-    places = list(distinct)
-    held = [places.index(id(job.views)) for job in jobs]
-    return RunData(views, observed, held=held, n_samples=first.n_samples, processes=processes)
-
-
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Stack tensors in memory that begins where 64 bytes do, since products may round by it; copy only if need be."""
-    first = tensors[0]
-    aligned = first.is_contiguous() and first.data_ptr() % 64 == 0
-    return first.unsqueeze(0) if len(tensors) == 1 and aligned else torch.stack(list(tensors))
-
-
-def blind_costs(moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]], likelihoods: Sequence[str]) -> Any:
-    """Return what reconstructing each view by the means of its features costs, (V,)."""
-    costs = []
-    for (mean, variance), likelihood in zip(moments, likelihoods, strict=True):
-        match likelihood:
-            case "bernoulli":
-                costs.append(entr(mean.clip(0, 1)).sum() + entr(1 - mean.clip(0, 1)).sum())
-            case "laplace":  # as for normal features
-                costs.append(np.sqrt(2 / np.pi * variance).sum())
-            case _:
-                costs.append(variance.sum())
-    return np.maximum(costs, _NOTHING)
-
-
-def reconstruction_weights(
-    balance: bool | float,
-    scale: bool | float,
-    sizes: Sequence[int],
-    likelihoods: Sequence[str],
-    costs: NDArray[np.float64] | None,
-    trust: NDArray[np.float64] | None = None,
-) -> list[float] | None:
-    """Return the factors of the views' reconstructions, or None for the sums as they are.
-
-    With `balance`, decoding view v to its mean costs P_v^(1 - balance), times what leaves the sum over the views as it
-    is. Bernoulli errors are nats, which have no unit to take off: there it is so for the Bernoulli views together, and
-    a feature weighs the same in all that are equally wide. With `scale`, the sum becomes this number. `trust` (V,) is a
-    further factor for each view, which leaves the sum as it is.
-    """
-    if costs is None or (balance is False and scale is False and trust is None):
-        return None
-    varies = costs > max(np.finfo(np.float32).eps * costs.max(), 2 * _NOTHING)
-    if not varies.any():  # a single sample, or copies of it
-        return None
-    widths = np.array(sizes, dtype=np.float64)
-    nats = varies & (np.array(likelihoods) == "bernoulli")
-    units = np.where(nats, widths * costs[nats].sum() / max(widths[nats].sum(), 1.0), costs)
-    relative = np.ones_like(costs) if balance is False else widths ** (1.0 - balance) / units
-    if trust is not None:
-        relative = relative * np.maximum(trust, _LEAST_TRUST)
-    total = costs.sum() if scale is False else float(scale)
-    weights: list[float] = np.where(varies, relative * total / (relative * costs)[varies].sum(), 1.0).tolist()
-    return weights
-
-
-def new_network(
-    settings: "ACOVA",
-    view_sizes: Sequence[int],
-    likelihoods: Sequence[str],
-    streams: Streams,
-    weights: Sequence[float] | None = None,
-) -> MultiViewVAE:
-    """Return a network with fresh parameters, and the given weights of the views' reconstructions."""
-    n_views = len(view_sizes)
-    learned = _is_word(settings.correlation, "learned")
-    if learned:
-        numbers = streams.numpy("correlation")
-        starts = [
-            starting_correlation(
-                settings.correlation_start, n_views, numbers.standard_normal(n_views * (n_views + 1) // 2)
-            )
-            for _ in range(settings.n_correlations)
-        ]
-        matrix = starts[0] if len(starts) == 1 else torch.stack(starts)
-    elif _is_word(settings.correlation, "identity"):
-        matrix = torch.eye(n_views, dtype=torch.float64)
-    else:
-        matrix = given_correlation("correlation", settings.correlation, n_views)
-    return MultiViewVAE(
-        view_sizes,
-        settings.latent_dim,
-        settings.n_clusters,
-        hidden=settings.hidden,
-        likelihoods=likelihoods,
-        alpha=settings.alpha,
-        correlation=matrix,
-        learn_correlation=learned,
-        missing=settings.missing,  # type: ignore[arg-type]
-        min_std=settings.min_std,
-        assignment=settings.assignment,
-        reconstruction_weights=weights,
-        fusion=settings.fusion,
-        scale_is=settings.scale_is,
-        density_floor=settings.density_floor,
-        elbo_weight=settings.elbo_weight,
-        generator=generator(streams.integer("weights")),
+def _refusal_of_neighbours(settings: Settings) -> OptionError:
+    """Return the error for views on disk whose samples would have to be compared."""
+    return OptionError(
+        f"{settings.who}: neighbours are searched in memory, but these views stay on disk; use neighbor_weight=0 and "
+        f"cluster_start='fused' (got {settings.neighbor_weight!r} and {settings.cluster_start!r})."
     )
 
 
-def _pretraining(jobs: Sequence[Job], runs: Runs) -> Phase:
-    group = ParameterGroup(_autoencoders(runs), rates(jobs, "pretrain_learning_rate"))
-    settings = jobs[0].settings
+def _targets(settings: Settings, whole: Batch, variances: list[float], trust: Any) -> list[Tensor]:
+    """Return what latent vectors are decoded to: views drawn towards the mean of their neighbours, hidden ones too."""
+    views, observed = list(whole.views), whole.observed
+    with threads_for(neighbour_products(len(observed), sum(view.shape[1] for view in views))):
+        if trust is None:
+            means = neighbour_means(views, observed, variances, settings.n_neighbors)
+        else:
+            means = smoothed_views(views, observed, trust, settings.n_clusters)
+    return [
+        torch.where(seen.unsqueeze(-1), torch.lerp(view, mean, settings.neighbor_weight), mean)
+        for view, mean, seen in zip(views, means, observed.unbind(1), strict=True)
+    ]
+
+
+def _starting_matrices(job: Job) -> Tensor:
+    """Return the matrix that learning starts from, or one for each stretch of the latent dimensions."""
+    settings, n_views = job.settings, len(job.sizes)
+    numbers = job.streams.numpy("correlation")
+    starts = [
+        starting_correlation(
+            settings.correlation_start, n_views, numbers.standard_normal(n_views * (n_views + 1) // 2), settings.who
+        )
+        for _ in range(settings.n_correlations)
+    ]
+    return starts[0] if len(starts) == 1 else torch.stack(starts)
+
+
+def _pretraining(group: Group) -> Phase:
+    settings = group.settings
     return Phase(
         "pretrain",
         settings.pretrain_epochs,
         settings.batch_size,
         MultiViewVAE.autoencoding_loss,
-        [group],
+        [ParameterGroup(_autoencoders(group), group.rates("pretrain_learning_rate"))],
         patience=settings.patience,
         tol=settings.tol,
     )
 
 
-def _warmup(jobs: Sequence[Job], runs: Runs) -> Phase:
-    settings = jobs[0].settings
-    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=settings.neighbor_weight**2)
-    return _joint_phase(jobs, runs, "warmup", settings.warmup_epochs, loss)
+def _warmup(group: Group) -> Phase:
+    settings = group.settings
+    loss = partial(MultiViewVAE.warmup_loss, kl_weight=settings.warmup_kl, fill_weight=_fill_weight(settings))
+    phase = _joint_phase(group, "warmup", settings.warmup_epochs, loss)
+    return replace(phase, prepare=lambda: start_correlations(group))
 
 
-def _training(jobs: Sequence[Job], runs: Runs) -> Phase:
+def _training(group: Group) -> Phase:
+    settings = group.settings
     prior = [
-        ParameterGroup(["prior.means", "prior.scale"], rates(jobs, "prior_learning_rate")),
-        ParameterGroup(["prior.logits"], rates(jobs, "weight_learning_rate")),
+        ParameterGroup(["prior.means", "prior.scale"], group.rates("prior_learning_rate")),
+        ParameterGroup(["prior.logits"], group.rates("weight_learning_rate")),
     ]
-    settings = jobs[0].settings
-    loss = partial(MultiViewVAE.loss, fill_weight=settings.neighbor_weight**2)
-    return _joint_phase(jobs, runs, "train", settings.epochs, loss, prior, settings.learning_rate_decay)
+    loss = partial(MultiViewVAE.loss, fill_weight=_fill_weight(settings))
+    phase = _joint_phase(group, "train", settings.epochs, loss, prior)
+    return replace(phase, decay=settings.learning_rate_decay, prepare=lambda: start_priors(group))
 
 
-def _joint_phase(
-    jobs: Sequence[Job],
-    runs: Runs,
-    name: str,
-    epochs: int,
-    loss: Any,
-    more_groups: Sequence[ParameterGroup] = (),
-    decay: float = 1.0,
-) -> Phase:
+def _fill_weight(settings: Settings) -> float:
+    """Return the weight of decoding views that a sample lacks, which its neighbours have."""
+    return float(settings.neighbor_weight**2)
+
+
+def _joint_phase(group: Group, name: str, epochs: int, loss: Any, more_groups: Sequence[ParameterGroup] = ()) -> Phase:
     """Return a phase that trains all views together, and the correlation with them."""
-    groups = [ParameterGroup(_autoencoders(runs), rates(jobs, "learning_rate")), *more_groups]
-    if "correlation_parameter" in runs.parameters:
-        groups.append(ParameterGroup(["correlation_parameter"], rates(jobs, "correlation_learning_rate")))
-    if "fusion_logits" in runs.parameters:
-        groups.append(ParameterGroup(["fusion_logits"], rates(jobs, "prior_learning_rate")))
-    settings = jobs[0].settings
+    groups = [ParameterGroup(_autoencoders(group), group.rates("learning_rate")), *more_groups]
+    if "correlation_parameter" in group.runs.parameters:
+        groups.append(ParameterGroup(["correlation_parameter"], group.rates("correlation_learning_rate")))
+    if "fusion_logits" in group.runs.parameters:
+        groups.append(ParameterGroup(["fusion_logits"], group.rates("prior_learning_rate")))
+    settings = group.settings
     return Phase(
         name,
         epochs,
@@ -284,10 +217,9 @@ def _joint_phase(
         loss,
         groups,
         noise_shape=(2, settings.latent_dim),
-        decay=decay,
-        decay_every=settings.decay_every,
+        decay_every=settings.get("decay_every", 1),
         clip_norm=settings.clip_norm,
-        measure=_correlation_distance if runs.networks[0].correlates else None,
+        measure=_correlation_distance if group.networks[0].correlates else None,
         patience=settings.patience,
         tol=settings.tol,
     )
@@ -297,13 +229,8 @@ def _correlation_distance(network: MultiViewVAE) -> dict[str, Tensor]:
     return {"correlation_distance": distance_to_identity(network.correlation()).mean()}
 
 
-def _autoencoders(runs: Runs) -> list[str]:
-    return [name for name in runs.parameters if name.startswith(("encoders.", "decoders."))]
-
-
-def rates(jobs: Sequence[Job], option: str) -> list[float]:
-    """Return a learning rate of every run."""
-    return [float(getattr(job.settings, option)) for job in jobs]
+def _autoencoders(group: Group) -> list[str]:
+    return group.parameters("encoders.", "decoders.")
 
 
 def _is_word(value: Any, word: str) -> bool:

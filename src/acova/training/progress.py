@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from acova.engine import EpochReport
+from acova.engine.trainer import EpochReport
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
 
-from acova.base import FileError, RunFolderError, check_seal, file_digest, file_errors, folder_lock, parse_json
+from acova.base import FileError, RunFolderError
+from acova.base.files import check_seal, file_digest, file_errors, parse_json
+from acova.base.locks import folder_lock
 from acova.base.version import __version__
 from acova.training.run_folder import (
     COMMAND,
@@ -71,9 +73,9 @@ def begun_run(folder: str | Path) -> Command:
         raise RunFolderError(msg)
     way = "Start again with the options of that fit and --force."
     with _run_errors(way):
-        told = _read(folder / COMMAND)
-        command = _converted(told, _SealedCommand, folder / COMMAND)
-        check_seal(told, str(folder / COMMAND))
+        content = _read(folder / COMMAND)
+        command = _converted(content, _SealedCommand, folder / COMMAND)
+        check_seal(content, str(folder / COMMAND))
     return Command(**{name: getattr(command, name) for name in Command.__struct_fields__})
 
 
@@ -88,20 +90,20 @@ def read_config(folder: str | Path) -> Config:
         msg = f"{folder} is no run folder: it has no {CONFIG}. Give the folder that save() or 'acova fit --out' wrote."
         raise RunFolderError(msg)
     with _run_errors("Fit again, or restore the file."):
-        told = _read(path)
-        if told.get("format") != FORMAT:
+        content = _read(path)
+        if content.get("format") != FORMAT:
             msg = f"{path} was not written by acova; give a folder that save() or 'acova fit --out' wrote."
             raise RunFolderError(msg)
-        version = told.get("format_version")
+        version = content.get("format_version")
         if version not in (FORMAT_VERSION, _UNSEALED):
             msg = (
-                f"{folder} has run format {version}, written by acova {told.get('acova_version')}; this is acova "
+                f"{folder} has run format {version}, written by acova {content.get('acova_version')}; this is acova "
                 f"{__version__}, which reads formats {_UNSEALED} and {FORMAT_VERSION}. Install a matching version."
             )
             raise RunFolderError(msg)
         if version == FORMAT_VERSION:
-            check_seal(told, str(path))
-        return _converted({**told, "rest": told}, Config, path)
+            check_seal(content, str(path))
+        return _converted({**content, "rest": content}, Config, path)
 
 
 def load_run(folder: str | Path) -> tuple[Config, dict[str, Tensor], pd.DataFrame]:
@@ -217,9 +219,9 @@ def _read(path: Path) -> dict[str, Any]:
     return parse_json(content, dict[str, Any], str(path))
 
 
-def _converted(told: Mapping[str, Any], schema: type[T], path: Path) -> T:
+def _converted(content: Mapping[str, Any], schema: type[T], path: Path) -> T:
     try:
-        return msgspec.convert(told, schema)
+        return msgspec.convert(content, schema)
     except (msgspec.ValidationError, RecursionError) as error:
         msg = f"{path} is damaged or was written by another version of acova: {error}."
         raise FileError(msg) from error

@@ -29,16 +29,9 @@ import pandas as pd
 from safetensors.torch import save
 from torch import Tensor
 
-from acova.base import (
-    FileError,
-    RunFolderError,
-    file_digest,
-    file_errors,
-    folder_lock,
-    parse_json,
-    sealed_json,
-    write_whole,
-)
+from acova.base import FileError, RunFolderError
+from acova.base.files import file_digest, file_errors, parse_json, sealed_json, write_whole
+from acova.base.locks import folder_lock
 from acova.base.version import __version__
 
 FORMAT = "acova run"

@@ -10,12 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from acova.engine import ALONE, EpochReport, Keeper, Processes, computation, multiplications, runs_that_fit
-from acova.engine.parallel import thread_count, threads
-from acova.engine.state import Interrupted
+from acova.base import RunFolderError
+from acova.engine import RunData, Runs, StreamedData, Trainer
+from acova.engine.distributed import ALONE, Processes
+from acova.engine.parallel import multiplications, thread_count, threads, threads_for
+from acova.engine.runtime import computation, freed_memory_kept, gpu_for_training, network_dtype, runs_that_fit
+from acova.engine.state import Interrupted, Keeper
+from acova.engine.trainer import EpochReport
 from acova.engine.workers import Exchange, Lent, in_worker, recorded_warnings, side_by_side, warn_again, worker_count
 from acova.training.checkpoint import Checkpoint
-from acova.training.phases import Job, TrainedRun, rows_of_a_step, train_together
+from acova.training.job import Job, TrainedRun
+from acova.training.method import Group
 
 _LOG = logging.getLogger("acova")
 _WORTH_PROCESSES = 15.0
@@ -38,7 +43,7 @@ def train_runs(
     share, and runs on data on disk, go one after the other.
     """
     done = _finished(jobs, checkpoint) if checkpoint else {}
-    local = processes.size == 1 and jobs[0].read is None
+    local = processes.size == 1 and jobs[0].data.read is None
     together = _runs_at_once(jobs) if local else 1
     workers = _workers(jobs, len(jobs) - len(done)) if local else 1
     while left := [number for number in range(len(jobs)) if number not in done]:
@@ -62,6 +67,55 @@ def _finished(jobs: Sequence[Job], checkpoint: Checkpoint) -> dict[int, TrainedR
         if records is not None:
             done[number] = TrainedRun(network, records)
     return done
+
+
+def train_together(
+    jobs: Sequence[Job], report: EpochReport | None, keeper: Keeper, processes: Processes
+) -> list[TrainedRun]:
+    """Train runs as one computation."""
+    first, precision = jobs[0], jobs[0].settings.precision
+    with gpu_for_training(precision, first.device), freed_memory_kept(first.device):
+        networks = [job.network() for job in jobs]
+        for network in networks:
+            network.compute_in(network_dtype(precision, first.device, network))
+        runs = Runs(networks, processes=processes)
+        data = _run_data(jobs, processes)
+        trainer = Trainer(runs, data, [job.streams for job in jobs], report, keeper)
+        group = Group(jobs, networks, runs, data)
+        with threads_for(multiplications(networks[0], first.rows_of_a_step // processes.size)):
+            for phase in first.method.phases(group):
+                trainer.train(phase)
+            first.method.finish(group)
+    if keeper.resumed is not None:  # which no phase took
+        msg = f"the checkpoint is of a phase {keeper.resumed.phase!r} that this fit lacks; delete it to start afresh."
+        raise RunFolderError(msg)
+    runs.release()
+    return [TrainedRun(network, records) for network, records in zip(networks, trainer.records, strict=True)]
+
+
+def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedData:
+    """Stack the runs' data; data that all runs share stay single."""
+    first = jobs[0]
+    if first.data.read is not None:
+        return StreamedData(first.data.read, first.n_samples, first.sizes, first.device, processes=processes)
+    distinct = {id(job.data): job.data.batch() for job in jobs}
+    places = list(distinct)
+    batches = distinct.values()
+    return RunData(
+        [_stack(same) for same in zip(*(batch.views for batch in batches), strict=True)],
+        _stack([batch.observed for batch in batches]),
+        targets=[_stack(same) for same in zip(*(batch.targets for batch in batches), strict=True)],
+        data_set=[places.index(id(job.data)) for job in jobs],
+        n_samples=first.n_samples,
+        processes=processes,
+    )
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack tensors in memory that begins where 64 bytes do, since products may round by it; copy only if need be."""
+    first = tensors[0]
+    aligned = first.is_contiguous() and first.data_ptr() % 64 == 0
+    return first.unsqueeze(0) if len(tensors) == 1 and aligned else torch.stack(list(tensors))
 
 
 # --- in this process ----------------------------------------------------------------------------
@@ -97,16 +151,16 @@ def _train_here(
 
 
 def _runs_at_once(jobs: Sequence[Job]) -> int:
-    first, settings = jobs[0], jobs[0].settings
+    first = jobs[0]
     # Runs with their own data hold them twice: as they came, and stacked.
-    copies = len({id(job.views) for job in jobs})
-    data_bytes = sum(part.nbytes for part in (*(first.views or ()), *(first.targets or ())))
+    copies = len({id(job.data) for job in jobs})
+    data_bytes = sum(part.nbytes for part in (*(first.data.views or ()), *first.data.targets))
     own_bytes = data_bytes * copies // len(jobs) if copies > 1 else 0
     if len(jobs) == 1 or first.device.type != "cuda":
         return 1
     network = first.network()
     noise_bytes = 2 * 4 * math.prod(network.noise_shape) * first.n_samples  # an epoch's and the next one's
-    return runs_that_fit(network, settings.batch_size, own_bytes + noise_bytes, first.device)
+    return runs_that_fit(network, first.settings.batch_size, own_bytes + noise_bytes, first.device)
 
 
 # --- in processes -------------------------------------------------------------------------------
@@ -117,15 +171,14 @@ def _workers(jobs: Sequence[Job], left: int) -> int:
     first = jobs[0]
     if left < 2 or first.device.type != "cpu":
         return 1
-    products = multiplications(first.network(), rows_of_a_step(first))
+    products = multiplications(first.network(), first.rows_of_a_step)
     count = worker_count(left, thread_count(products))
     return count if count > 1 and left * _seconds(first, products) >= _WORTH_PROCESSES else 1
 
 
 def _seconds(job: Job, products: int) -> float:
     """Return a rough estimate of the seconds that a run takes on one thread."""
-    steps = job.settings._epochs_of_a_run() * math.ceil(job.n_samples / rows_of_a_step(job))
-    return float(steps * (_STEP_SECONDS + products / _PRODUCTS_OF_A_SECOND))
+    return float(job.steps * (_STEP_SECONDS + products / _PRODUCTS_OF_A_SECOND))
 
 
 def _train_side_by_side(
@@ -136,7 +189,7 @@ def _train_side_by_side(
     checkpoint: Checkpoint | None,
 ) -> dict[int, TrainedRun]:
     """Train runs in processes of their own and return them by number; none where there is no room for their data."""
-    count = thread_count(multiplications(jobs[0].network(), rows_of_a_step(jobs[0])))
+    count = thread_count(multiplications(jobs[0].network(), jobs[0].rows_of_a_step))
     keeper = checkpoint.watcher() if checkpoint else Keeper()
     done: dict[int, TrainedRun] = {}
     with ExitStack() as stack:
@@ -172,7 +225,10 @@ def _lent(jobs: Sequence[Job], exchange: Exchange) -> list[Job]:
         is_list = isinstance(value, list) and all(isinstance(each, Tensor) for each in value)
         return [exchange.lent(each, known) for each in value] if is_list else value
 
-    return [replace(job, **{name: lend(value) for name, value in vars(job).items()}) for job in jobs]
+    return [
+        replace(job, data=replace(job.data, **{name: lend(value) for name, value in vars(job.data).items()}))
+        for job in jobs
+    ]
 
 
 def _train_in_worker(

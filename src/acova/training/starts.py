@@ -12,13 +12,11 @@ from torch import Tensor
 
 from acova.clustering.graphs import graph_clusters
 from acova.clustering.kmeans import components_around, k_means, likely_clusters, round_clusters
-from acova.engine import RunData, StreamedData, single_threaded
-from acova.networks import MultiViewVAE
+from acova.engine.parallel import single_threaded
 from acova.training.correlations import code_similarity
-from acova.training.inference import CHUNK
 
 if TYPE_CHECKING:
-    from acova.training.phases import Job
+    from acova.training.method import Group
 
 STARTS = ("graph", "fused", "codes", "neighbors")
 _WORTH_PROCESSES = 8
@@ -53,41 +51,41 @@ def averaged_codes(
 
 
 @torch.no_grad()
-def start_correlations(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
+def start_correlations(group: "Group") -> None:
     """Set learned correlations that start from the similarity of the pretrained codes."""
-    for run, (job, network) in enumerate(zip(jobs, networks, strict=True)):
-        start = job.settings.correlation_start
+    for run, (job, network) in enumerate(zip(group.jobs, group.networks, strict=True)):
+        start = job.settings.get("correlation_start", "identity")
         if network.learns_correlation and isinstance(start, str) and start == "similarity":
-            codes, observed = _codes(network, data, run)
+            codes, observed = _codes(group, run)
             with single_threaded():  # so that a start repeats exactly
                 similarity = code_similarity(codes, observed)
             network.set_correlation(similarity)
 
 
 @torch.no_grad()
-def start_priors(jobs: Sequence["Job"], networks: Sequence[MultiViewVAE], data: RunData | StreamedData) -> None:
+def start_priors(group: "Group") -> None:
     """Place every run's clusters; the runs' k-means go side by side."""
-    points = [_points(job, network, data, run) for run, (job, network) in enumerate(zip(jobs, networks, strict=True))]
     tasks = [
-        (mine, job.settings.n_clusters, job.streams.integer("k-means")) for job, mine in zip(jobs, points, strict=True)
+        (_points(group, run), job.settings.n_clusters, job.streams.integer("k-means"))
+        for run, job in enumerate(group.jobs)
     ]
-    _place(networks, _side_by_side(_placed, tasks))
+    _place(group.networks, _side_by_side(_placed, tasks))
 
 
 @torch.no_grad()
-def place_by_k_means(jobs: Sequence["Job"], networks: Sequence[Any], points: Sequence[Tensor]) -> None:
+def place_by_k_means(group: "Group", points: Sequence[Tensor]) -> None:
     """Put every run's clusters where k-means finds them in its points (N, D).
 
     All clusters get the same round spread, so that the nearest centre is the most probable one.
     """
     tasks = [
-        (mine.double().cpu().numpy(), job.settings.n_clusters, job.streams.integer("k-means"))
-        for job, mine in zip(jobs, points, strict=True)
+        (of_run.double().cpu().numpy(), job.settings.n_clusters, job.streams.integer("k-means"))
+        for job, of_run in zip(group.jobs, points, strict=True)
     ]
-    _place(networks, _side_by_side(round_clusters, tasks))
+    _place(group.networks, _side_by_side(round_clusters, tasks))
 
 
-def _place(networks: Sequence[MultiViewVAE], placed: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
+def _place(networks: Sequence[Any], placed: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
     for network, (means, variances) in zip(networks, placed, strict=True):
         device = network.prior.means.device
         network.prior.place(torch.from_numpy(means).to(device), torch.from_numpy(variances).to(device))
@@ -114,18 +112,18 @@ class _Points:
     find: Callable[[NDArray[np.float64], int, int], NDArray[np.intp]] | None = None
 
 
-def _points(job: "Job", network: MultiViewVAE, data: RunData | StreamedData, run: int) -> _Points:
-    start, gather = job.settings.cluster_start, data.processes.gather
+def _points(group: "Group", run: int) -> _Points:
+    job, network, gather = group.jobs[run], group.networks[run], group.data.processes.gather
+    start = job.settings.cluster_start
     if start == "codes":
-        return _Points(averaged_codes(*_codes(network, data, run), job.settings.n_clusters))
-    held, observed = data.of_run(run)
-    views, targets = held[: len(job.sizes)], held[len(job.sizes) :]
-    chunks = [network.posterior(*batch) for batch in in_chunks(views, observed)]
+        return _Points(averaged_codes(*_codes(group, run), job.settings.n_clusters))
+    chunks = [network.posterior(part.views, part.observed) for part in group.chunks(run)]
     mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
     variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
     if start in _FINDERS:
         return _Points(mean, (mean, variance), _FINDERS[start])
-    variances = np.ones(len(targets)) if job.variances is None else job.variances
+    targets = group.data.of_run(run).decoded
+    variances = np.ones(len(targets)) if job.data.variances is None else job.data.variances
     arrays = [gather(view).double().cpu().numpy() for view in targets]
     weighed = [array / np.sqrt(total) for array, total in zip(arrays, variances, strict=True)]
     return _Points(np.hstack(weighed), (mean, variance))
@@ -143,18 +141,9 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
         return components_around(*given.posterior, np.eye(n_clusters)[labels])
 
 
-def _codes(
-    network: MultiViewVAE, data: RunData | StreamedData, run: int
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def _codes(group: "Group", run: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return the codes (N, V, D) of a run's samples and which views they have (N, V)."""
-    held, observed = data.of_run(run)
-    views = held[: len(network.likelihoods)]
-    codes = torch.cat([network.codes(*batch) for batch in in_chunks(views, observed)])
-    gather = data.processes.gather
+    network, gather = group.networks[run], group.data.processes.gather
+    codes = torch.cat([network.codes(part.views, part.observed) for part in group.chunks(run)])
+    observed = group.data.of_run(run).observed
     return gather(codes).cpu().numpy(), gather(observed.byte()).bool().cpu().numpy()
-
-
-def in_chunks(views: list[Tensor], observed: Tensor) -> list[tuple[list[Tensor], Tensor]]:
-    """Cut data into pieces of at most `CHUNK` samples."""
-    cut = [torch.split(view, CHUNK) for view in views]
-    return [([part[i] for part in cut], seen) for i, seen in enumerate(torch.split(observed, CHUNK))]

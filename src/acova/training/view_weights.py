@@ -8,36 +8,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.base import OptionError, check_choice, check_number
+from acova.base import OptionError
+from acova.base.errors import check_choice, check_number
 from acova.clustering.graphs import agreement_weights, combined_graph, smoothed_rows, view_agreement, view_graphs
 from acova.data import Scaling, StoredViews, Views
-from acova.engine import single_threaded
+from acova.engine.parallel import single_threaded
 from acova.training.extremes import scaled
+from acova.training.influence import spread_samples
+from acova.training.job import Settings
 
 WEIGHTS = ("agreement", "equal")
-_BLOCKS, _BLOCK_ROWS = 4, 256
-"""How many rows of views on disk are compared, and in how many places they are read."""
 
 
 def trusted_views(
-    settings: Any, views: Views | StoredViews, scaling: Scaling
+    settings: Settings, views: Views | StoredViews, scaling: Scaling
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Return how far the views agree (V, V), and how much each is trusted (V,); None where all are alike.
 
     Parameters
     ----------
-    settings : estimator
-        With ``view_weights``, ``n_clusters`` and its name for errors.
+    settings : Settings
+        With ``view_weights`` and ``n_clusters``.
     views : Views or StoredViews
     scaling : Scaling
     """
     known = np.ones((views.n_views, views.n_views))
-    if not isinstance(settings.view_weights, str):
-        return known, given_weights(type(settings).__name__, settings.view_weights, views.names)
-    check_choice(type(settings).__name__, "view_weights", settings.view_weights, WEIGHTS, "a number for each view")
-    if settings.view_weights == "equal" or views.n_views == 0:
-        return known, None
-    some = _some_rows(views)
+    by_word = isinstance(settings.view_weights, str)
+    if not by_word or settings.view_weights != "agreement":
+        weights = given_weights(settings.who, settings.view_weights, views.names)
+        return known, None if by_word else weights
+    some, _ = spread_samples(views, views.n_samples)
     tables = [table.astype(np.float64) for table in scaled(some, scaling)]
     with single_threaded():
         agreement = view_agreement(tables, some.observed, settings.n_clusters)
@@ -45,7 +45,10 @@ def trusted_views(
 
 
 def given_weights(who: str, weights: Any, names: Sequence[str]) -> NDArray[np.float64]:
-    """Return the weights that a user gave the views, divided by the largest."""
+    """Return the weights that a user gave the views, divided by the largest; ``"equal"`` gives ones."""
+    if isinstance(weights, str):
+        check_choice(who, "view_weights", weights, WEIGHTS, "a number for each view")
+        return np.ones(len(names))
     values = weights
     if isinstance(weights, Mapping):
         if set(weights) != set(names):
@@ -77,15 +80,3 @@ def smoothed_views(
         graph = combined_graph(view_graphs(tables, seen, n_clusters), seen, trust)
         smooth = [smoothed_rows(graph, table, here) for table, here in zip(tables, seen.T, strict=True)]
     return [torch.from_numpy(rows).to(view) for rows, view in zip(smooth, views, strict=True)]
-
-
-def _some_rows(views: Views | StoredViews) -> Views:
-    """Return the views, or of views on disk some rows from several places."""
-    if isinstance(views, Views):
-        return views
-    if len(views) <= _BLOCKS * _BLOCK_ROWS:
-        return views.read(0, len(views))
-    starts = [len(views) * place // _BLOCKS for place in range(_BLOCKS)]
-    parts = [views.read(start, start + _BLOCK_ROWS) for start in starts]
-    arrays = [np.vstack(same) for same in zip(*(part.arrays for part in parts), strict=True)]
-    return Views(arrays, np.vstack([part.observed for part in parts]), views.names)

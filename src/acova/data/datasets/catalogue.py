@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import DataError, check_choice
+from acova.base import DataError
+from acova.base.errors import check_choice
 from acova.data.datasets.builders import digits_views, fashion_views, noisymnist_views
 from acova.data.files.formats import Dataset, read_views
 from acova.data.views import Views
@@ -124,14 +125,14 @@ def _fetched(name: str) -> Path:
 
 
 def _as_stored(name: str, path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
-    sizes, held = CATALOGUE[name].view_sizes, read_views(path)
-    if held.views.sizes != tuple(sizes.values()) or held.labels is None:
+    sizes, dataset = CATALOGUE[name].view_sizes, read_views(path)
+    if dataset.views.sizes != tuple(sizes.values()) or dataset.labels is None:
         msg = (
             f"{path} does not hold {name!r}: expected views of widths {list(sizes.values())} and labels; "
-            f"got widths {list(held.views.sizes)}."
+            f"got widths {list(dataset.views.sizes)}."
         )
         raise DataError(msg)
-    return dict(zip(sizes, held.views.arrays, strict=True)), held.labels
+    return dict(zip(sizes, dataset.views.arrays, strict=True)), dataset.labels
 
 
 def _embedded_digits() -> tuple[dict[str, NDArray[np.float32]], NDArray[np.int64]]:
@@ -148,9 +149,9 @@ def _download(url: str, sha256: str) -> Callable[[Path], None]:
         import pooch
 
         source = pooch.retrieve(url, known_hash=f"sha256:{sha256}", path=target.parent, fname="source.mat")
-        held = read_views(source)
-        arrays = {f"view_{v}": array.astype(np.float32) for v, array in enumerate(held.views.arrays)}
-        _save(target, arrays, held.labels)
+        dataset = read_views(source)
+        arrays = {f"view_{v}": array.astype(np.float32) for v, array in enumerate(dataset.views.arrays)}
+        _save(target, arrays, dataset.labels)
 
     return fetch
 
@@ -186,11 +187,11 @@ def _fetch_mnist(target: Path) -> None:
 
 
 def _build_noisymnist(path: Path) -> tuple[dict[str, NDArray[np.float32]], NDArray[Any]]:
-    held = read_views(path)
-    if held.views.sizes != (784,) or held.labels is None:
-        msg = f"{path} does not hold MNIST: expected images (n_samples, 784) and labels; got {held.views!r}."
+    dataset = read_views(path)
+    if dataset.views.sizes != (784,) or dataset.labels is None:
+        msg = f"{path} does not hold MNIST: expected images (n_samples, 784) and labels; got {dataset.views!r}."
         raise DataError(msg)
-    return noisymnist_views(held.views.arrays[0].astype(np.uint8), held.labels), held.labels
+    return noisymnist_views(dataset.views.arrays[0].astype(np.uint8), dataset.labels), dataset.labels
 
 
 def _save(target: Path, arrays: dict[str, NDArray[Any]], labels: Any) -> None:

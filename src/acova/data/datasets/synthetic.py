@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from acova.base import OptionError, Streams, check_choice, check_number, draw_seed, near_miss
+from acova.base import OptionError, Streams
+from acova.base.errors import check_choice, check_number, near_miss
+from acova.base.seeds import draw_seed
 from acova.data.files.formats import Dataset
 from acova.data.views import Views
 

@@ -94,7 +94,7 @@ def read_mat(path: Path) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
     with readable(path, ".mat file"):
         entries = _version_73(path) if _is_hdf5(path) else _version_5(path)
         labels = next((_dense(path, entries[key]).ravel() for key in LABEL_KEYS if key in entries), None)
-        matrices = {name: _matrix(path, name, held) for name, held in _mat_views(entries).items()}
+        matrices = {name: _matrix(path, name, entry) for name, entry in _mat_views(entries).items()}
     if not matrices:
         found = [key for key in entries if not key.startswith(("__", "#"))]
         msg = f"{path}: expected a cell array X or matrices X1, X2, …; found {found}."
@@ -156,8 +156,8 @@ def _mat_views(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {key: entries[key] for key in numbered}
 
 
-def _matrix(path: Path, name: str, held: Any) -> NDArray[Any]:
-    matrix = _dense(path, held)
+def _matrix(path: Path, name: str, entry: Any) -> NDArray[Any]:
+    matrix = _dense(path, entry)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biufc":
         msg = f"{path}: {name!r} must be a matrix of numbers; got shape {matrix.shape} and type {matrix.dtype}."
         raise DataError(msg)

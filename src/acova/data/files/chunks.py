@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from acova.base import DataError, DataWarning, file_errors, require
+from acova.base import DataError, DataWarning
+from acova.base.errors import require
+from acova.base.files import file_errors
 from acova.data.files.limits import check_expansion, check_file, readable
 
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")

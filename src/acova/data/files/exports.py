@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from acova.base import DataError, OptionError, require
+from acova.base import DataError, OptionError
+from acova.base.errors import require
 
 _EXCEL_ROWS = 1_048_575
 """Rows of a sheet, less the header."""

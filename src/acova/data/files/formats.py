@@ -13,7 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 
-from acova.base import DataError, DataWarning, check_choice, file_errors, near_miss
+from acova.base import DataError, DataWarning
+from acova.base.errors import check_choice, near_miss
+from acova.base.files import file_errors
 from acova.data.categories import Categories
 from acova.data.files.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
 from acova.data.files.limits import check_expansion, check_file, check_name, readable

@@ -6,7 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import IO, Any
 
-from acova.base import DataError, require
+from acova.base import DataError
+from acova.base.errors import require
 from acova.data.files.limits import check_expansion
 
 _HEAP = b"GCOL\x01\0\0\0"

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from acova.base import DataError, FileError, file_errors, require
+from acova.base import DataError, FileError
+from acova.base.errors import require
+from acova.base.outputs import new_file
 from acova.data.files.hdf5 import opened_hdf5
 from acova.data.files.limits import check_file, check_sparse, readable
 
@@ -55,21 +57,21 @@ def _parts(data: Any) -> Iterator[tuple[str, pd.DataFrame]]:
         else:
             for kind in types.unique():
                 yield kind, table.loc[:, (types == kind).to_numpy()]
-    for name, held in data.obsm.items():
+    for name, entry in data.obsm.items():
         # By convention X_pca, X_umap and so on are computed from X: they are no further look at the samples.
         if not name.startswith(("X_", PREFIX)):
-            yield name, _frame(f"obsm[{name!r}]", held, data.obs_names, None)
+            yield name, _frame(f"obsm[{name!r}]", entry, data.obs_names, None)
 
 
-def _frame(who: str, held: Any, samples: pd.Index, features: pd.Index | None) -> pd.DataFrame:
-    if held is None:
+def _frame(who: str, entry: Any, samples: pd.Index, features: pd.Index | None) -> pd.DataFrame:
+    if entry is None:
         msg = f"{who} has no X; fill it, for example from a layer: data.X = data.layers['counts']."
         raise DataError(msg)
-    if isinstance(held, pd.DataFrame):
-        return held.set_axis(pd.Index(samples), axis=0)
-    if issparse(held):
-        check_sparse(who, held)
-    dense = np.asarray(held.toarray() if issparse(held) else held)
+    if isinstance(entry, pd.DataFrame):
+        return entry.set_axis(pd.Index(samples), axis=0)
+    if issparse(entry):
+        check_sparse(who, entry)
+    dense = np.asarray(entry.toarray() if issparse(entry) else entry)
     return pd.DataFrame(dense, index=pd.Index(samples), columns=features)
 
 
@@ -93,16 +95,8 @@ def write_omics(data: Any, path: Path) -> None:
     if path.suffix != ending:
         msg = f"{path}: a {type(data).__name__} is written to a {ending} file; change the ending."
         raise DataError(msg)
-    part = path.with_name(f".{path.stem}.{os.getpid()}.part{ending}")
-    with file_errors(f"writing {path}"):
-        if path.exists():
-            check_file(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write(data, part)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with new_file(path) as part:
+        _write(data, part)
 
 
 def _write(data: Any, part: Path) -> None:

@@ -10,7 +10,8 @@ from typing import IO, Any
 from xml.parsers import expat
 from zipfile import ZipFile
 
-from acova.base import DataError, require
+from acova.base import DataError
+from acova.base.errors import require
 from acova.data.files.limits import FLOOR, check_expansion
 
 _DEFLATE = 1032

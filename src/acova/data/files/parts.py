@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from acova.base import DataError, require
+from acova.base import DataError
+from acova.base.errors import require
 from acova.data.files.archives import npy_header
 from acova.data.files.chunks import check_chunks, is_chunked, open_zarr
 from acova.data.files.limits import check_expansion, check_file, readable
@@ -119,7 +120,7 @@ class _ParquetRows:
         self._who, self._given = who, given
         self._metadata: Any = None
         self._stamp = _stamp(given.stat()) if isinstance(given, Path) else None
-        self._held: tuple[int, FloatArray] | None = None
+        self._cached: tuple[int, FloatArray] | None = None
         with readable(f"{who}: {given}", "parquet file"):
             self._describe()
 
@@ -155,16 +156,16 @@ class _ParquetRows:
         return rows
 
     def _group(self, group: int) -> FloatArray:
-        held = self._held
-        if held is not None and held[0] == group:
-            return held[1]
-        held = self._held = None  # freed before the next one is decoded
+        cached = self._cached
+        if cached is not None and cached[0] == group:
+            return cached[1]
+        cached = self._cached = None  # freed before the next one is decoded
         with self._file() as file, readable(f"{self._who}: {self._given}", "parquet file"):
             table = file.read_row_group(group, columns=list(self.columns))
             rows = np.empty((self._edges[group + 1] - self._edges[group], self.shape[1]), self._dtype)
             for place, column in enumerate(table.columns):
                 rows[:, place] = column.to_numpy()
-        self._held = group, rows
+        self._cached = group, rows
         return rows
 
     def _file(self) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, TextIO
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from acova.base import DataError, require
+from acova.base import DataError
+from acova.base.errors import require
 from acova.data.files.limits import check_file, readable, text_encoding
 from acova.data.files.packed import check_feather, check_gzip, check_parquet, check_workbook
 from acova.data.names import check_columns

@@ -1,0 +1,63 @@
+"""All commands, and how they end. What a command needs is imported when it is called, so that help comes at once."""
+
+import os
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from acova.base import AcovaError, ProcessError
+from acova.base.version import __version__
+from acova.cli import bench, data, demo, fit, options, predict, report
+from acova.console import plain_warnings, say
+
+app = typer.Typer(
+    name="acova",
+    help="Incomplete multi-view clustering: group samples that may lack any of their views.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Every setting of the method is an option too, such as --latent-dim 12 or --hidden 128,128 "
+    "('acova options' lists them).",
+)(fit.fit)
+app.command()(predict.predict)
+app.command()(report.report)
+app.command()(data.inspect)
+app.command()(data.datasets)
+app.command()(options.options)
+app.command(cls=bench.ListCommand)(bench.bench)
+app.command(cls=bench.ListCommand)(bench.paper)
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line on standard error and exit code 2, a warning is one line there."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
+    try:
+        with plain_warnings():
+            app(prog_name="acova")  # also under python -m, for help and shell completion
+    except AcovaError as error:
+        say(f"error: {error}", error=True)
+        if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
+            sys.stderr.flush()
+            os._exit(2)
+        sys.exit(2)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        say(f"acova {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass

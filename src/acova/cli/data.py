@@ -1,0 +1,38 @@
+"""``acova inspect`` and ``acova datasets``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acova.cli.arguments import Drop, Holes, data_names, existing
+from acova.console import plain_table, show
+
+
+def inspect(
+    data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=data_names)],
+    drop: Drop = None,
+    holes: Holes = "refuse",
+) -> None:
+    """Show what is understood of data, and what in them looks wrong, before any training."""
+    from acova.data import dataset_names, inspect_data, load_dataset
+
+    known = data in dataset_names() and not Path(data).exists()
+    given = load_dataset(data).views if known else existing(data)
+    found = inspect_data(given, drop=drop or (), holes=holes)
+    show(found)
+    if found.refusal is not None:
+        raise typer.Exit(1)
+
+
+def datasets() -> None:
+    """List the data sets: size, licence, and whether they are on this machine."""
+    from acova.data.datasets.catalogue import CATALOGUE, find_file
+
+    rows = []
+    for name, entry in CATALOGUE.items():
+        views = ", ".join(f"{view} {size}" for view, size in entry.view_sizes.items())
+        found = "embedded" if not entry.files else "yes" if find_file(name) else "no"
+        rows.append((name, entry.n_samples, views, entry.n_classes, entry.licence, found, entry.about))
+    columns = ("name", "samples", "views", "classes", "licence", "on disk", "about")
+    show(plain_table(columns, rows, title="Data sets"))

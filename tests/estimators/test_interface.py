@@ -15,8 +15,8 @@ from acova.base import DataError, OptionError
 from acova.data import make_observed, stack_views
 from acova.estimators import fit_many, list_methods
 from acova.estimators._settings import setting_parameters
-from acova.estimators._validation import check_flag, rules_of
 from acova.estimators.registry import METHODS
+from acova.estimators.rules import check_flag, rules_of
 from conftest import make_toy
 
 FIRST = ("X", "data")

@@ -16,9 +16,9 @@ from acova.base import OptionError
 from acova.data import stack_views
 from acova.estimators import RECIPES, list_methods
 from acova.estimators._settings import NESTED, setting_parameters
-from acova.estimators._validation import RULES, anything, rules_of
 from acova.estimators.recipes import OTHERWISE
 from acova.estimators.registry import HOMES, METHODS
+from acova.estimators.rules import RULES, anything, rules_of
 from conftest import make_toy
 
 MOST_KEYWORDS = 20

@@ -14,7 +14,7 @@ from acova.compared.aligned_network import AlignedAutoencoders
 from acova.data import Views
 from acova.engine import ParameterGroup, Phase, generator
 from acova.estimators._deep import DeepClusterer, Prepared
-from acova.estimators._validation import NOT_NEGATIVE, Rule, check_flag, word
+from acova.estimators.rules import NOT_NEGATIVE, Rule, check_flag, word
 from acova.functional import Batch, side_by_side
 from acova.training.consensus import Ensemble
 from acova.training.inference import CHUNK, Inferred

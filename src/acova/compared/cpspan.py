@@ -23,8 +23,8 @@ from acova.compared.aligned import (
 from acova.compared.aligned_network import AlignedAutoencoders
 from acova.engine.distributed import ALONE, Processes
 from acova.estimators._deep import DeepClusterer, Prepared
-from acova.estimators._validation import Rule, word
 from acova.estimators.recipes import CLUSTERS_ONLY
+from acova.estimators.rules import Rule, word
 from acova.functional import Batch, group_means, mean_over, nearest_centers
 from acova.training.consensus import Ensemble
 from acova.training.inference import Inferred

@@ -11,7 +11,7 @@ from acova.compared.dcp_network import GRAPHS, OUTPUTS, DualPrediction
 from acova.data import StoredViews, Views
 from acova.engine import ParameterGroup, Phase, RunData, generator
 from acova.estimators._deep import DeepClusterer
-from acova.estimators._validation import NOT_NEGATIVE, Rule, number, word
+from acova.estimators.rules import NOT_NEGATIVE, Rule, number, word
 from acova.training.job import Job, Settings
 from acova.training.method import Group, Method, complete_rows
 from acova.training.starts import place_by_k_means

@@ -12,8 +12,8 @@ from torch import Tensor
 from acova.compared.dsimvc_network import SafeContrast
 from acova.engine import ParameterGroup, Phase, RunData, StratifiedData, generator
 from acova.estimators._deep import DeepClusterer
-from acova.estimators._validation import COUNT, EPOCHS, POSITIVE, Rule
 from acova.estimators.recipes import CLUSTERS_ONLY
+from acova.estimators.rules import COUNT, EPOCHS, POSITIVE, Rule
 from acova.functional import Lenders, cross_view_lenders
 from acova.training.inference import CHUNK
 from acova.training.job import Job

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from acova.estimators._deep import DeepClusterer
-from acova.estimators._validation import BY_SIZE, NOT_NEGATIVE, Rule
+from acova.estimators.rules import BY_SIZE, NOT_NEGATIVE, Rule
 from acova.training.phases import Variational
 
 # "ours" is our choice where the authors configure nothing; all else is what they configure.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from acova.compared.mvp_network import OUTPUTS, CyclicVAE
 from acova.engine import ParameterGroup, Phase, generator
 from acova.estimators._deep import DeepClusterer
-from acova.estimators._validation import NOT_NEGATIVE, Rule, word
+from acova.estimators.rules import NOT_NEGATIVE, Rule, word
 from acova.training.job import Job
 from acova.training.method import Group, Method
 from acova.training.starts import place_by_k_means

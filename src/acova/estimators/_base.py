@@ -23,8 +23,8 @@ from acova.data.inputs import from_tensor
 from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
 from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
-from acova.estimators._validation import Rule, rules_of
 from acova.estimators.persistence import load_model, save_model
+from acova.estimators.rules import Rule, rules_of
 from acova.training.method import refusal_of_disk
 
 _IN_MEMORY = 2**28

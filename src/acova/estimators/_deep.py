@@ -21,9 +21,10 @@ from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._settings import NESTED, plain, training_parameters
-from acova.estimators._validation import check_likelihoods, check_settings, rules_of, scaling_kinds
+from acova.estimators._validation import check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.recipes import OTHERWISE, RECIPES
+from acova.estimators.rules import check_settings, rules_of
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.consensus import Ensemble

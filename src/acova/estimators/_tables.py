@@ -19,7 +19,8 @@ from acova.data import Summary, Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._validation import check_settings, rules_of, scaling_kinds
+from acova.estimators._validation import scaling_kinds
+from acova.estimators.rules import check_settings, rules_of
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.progress import progress_bar

@@ -31,8 +31,9 @@ from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
-from acova.estimators._validation import COUNT, Rule, check_settings, either, rules_of, scaling_kinds
+from acova.estimators._validation import scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
+from acova.estimators.rules import COUNT, Rule, check_settings, either, rules_of
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.influence import Influence, influence_of_views

@@ -15,8 +15,8 @@ from acova.base.errors import check_choice
 from acova.data import Views
 from acova.data.files.formats import has_class
 from acova.estimators._tables import Table, TableClusterer
-from acova.estimators._validation import Rule, anything, check_flag
 from acova.estimators.recipes import CLUSTERS_ONLY, SCALED_AS_PUBLISHED
+from acova.estimators.rules import Rule, anything, check_flag
 from acova.metrics import clustering_accuracy
 from acova.training.neighbours import fill_by_nearest
 from acova.training.reading import array_of, checked_array

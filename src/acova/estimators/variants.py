@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from acova.estimators._deep import DeepClusterer
 from acova.estimators._settings import Training
-from acova.estimators._validation import Rule, number
 from acova.estimators.recipes import PRESETS
+from acova.estimators.rules import Rule, number
 from acova.training.phases import Variational
 
 NO_CORRELATION = ("correlation_start", "n_correlations", "correlation_learning_rate")

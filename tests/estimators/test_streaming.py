@@ -153,11 +153,14 @@ for folder in sys.argv[1:]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow_with_the_samples(tmp_path):
-    """Six times the samples (96 MB more on disk, several windows each) in the memory of the first fit."""
+    """Six times the samples (96 MB more on disk, several windows each) in the memory of the first fit.
+
+    The allocator's share differs from run to run by about ten MB; a copy of the further samples would be 96.
+    """
     for name, n_samples in (("small", 80_000), ("large", 480_000)):
         make_files(tmp_path / name, n_samples, sizes=(24, 36), block=40_000)
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "small"), str(tmp_path / "large")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     small, large = map(float, done.stdout.split())
-    assert large - small < 15
+    assert large - small < 32

@@ -205,7 +205,7 @@ def test_what_a_run_folder_holds_is_checked(model, tmp_path):
 
     crafts = {
         "clusters": (lambda clusters: clusters + 1, "'clusters' names other clusters than 0 to 2"),
-        "embedding": (lambda places: places[:, :2], r"'embedding' has the shape \(240, 2\)"),
+        "embedding": (lambda places: places[:2], r"'embedding' has the shape \(2, 13\)"),
         "rows.1": (lambda rows: rows[1:], r"'rows.1' has the shape"),
         "spreads.0": (lambda spreads: spreads[:, None], r"'spreads.0' has the shape"),
         "observed": (lambda seen: ~seen, r"'rows.0' has the shape"),

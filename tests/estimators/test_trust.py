@@ -6,12 +6,13 @@ from sklearn.datasets import make_blobs
 
 from acova import ACOVA, Views
 from acova.base import OptionError, TrainingError
-from acova.clustering.graphs import agreement_weights, graph_clusters, view_agreement
+from acova.clustering.agreement import agreement_weights, view_agreement
+from acova.clustering.spectral import graph_clusters
 from acova.data import Scaling
 from acova.metrics import clustering_accuracy
 from acova.training.costs import reconstruction_weights
 from acova.training.sizes import auto_runs
-from acova.training.view_weights import smoothed_views, trusted_views
+from acova.training.view_weights import shared_graph, smoothed_views, trusted_views
 from conftest import SMALL, make_toy
 
 FEW = SMALL | {"hidden": (64, 64), "pretrain_epochs": 30, "warmup_epochs": 30, "epochs": 30, "learning_rate": 1e-3}
@@ -113,9 +114,11 @@ def test_targets_are_smoothed_over_the_graph_and_hidden_cells_are_not_read():
     views, labels = make_toy(n_samples=120, sizes=(8, 12), missing=0.5)
     arrays = [torch.from_numpy(np.nan_to_num(array)).float() for array in views.arrays]
     spoilt = [torch.from_numpy(np.where(np.isnan(array), 1e6, array)).float() for array in views.arrays]
-    observed, trust = torch.from_numpy(views.observed), np.ones(2)
-    smooth = smoothed_views(arrays, observed, trust, 3)
-    for one, other in zip(smooth, smoothed_views(spoilt, observed, trust, 3), strict=True):
+    observed = torch.from_numpy(views.observed)
+    scaling = Scaling.fit(views, ("zscore",) * 2)
+    graph = shared_graph(views, scaling, np.ones(2), 3)
+    smooth = smoothed_views(arrays, observed, graph)
+    for one, other in zip(smooth, smoothed_views(spoilt, observed, graph), strict=True):
         assert torch.equal(one, other)
     groups = [rows.numpy()[labels == k] for rows in smooth for k in range(3)]
     within = [np.linalg.norm(group - group.mean(0), axis=1).mean() for group in groups]
@@ -135,7 +138,7 @@ def test_the_graph_follows_clusters_that_are_not_round():
 def test_with_many_samples_some_are_linked_and_the_others_follow(monkeypatch):
     from sklearn.datasets import make_circles
 
-    monkeypatch.setattr("acova.clustering.graphs._LINKED", 400)
+    monkeypatch.setattr("acova.clustering.spectral.LINKED", 400)
     points, rings = make_circles(1200, factor=0.4, noise=0.04, random_state=0)
     labels = graph_clusters(points, 2, 0)
     assert clustering_accuracy(rings, labels) > 0.99
@@ -164,19 +167,19 @@ def test_trust_is_saved_with_the_model(tmp_path):
 def test_eigenvectors_that_are_not_found_by_iteration_are_computed_whole(monkeypatch):
     from scipy.sparse.linalg import ArpackNoConvergence
 
-    from acova.clustering import graphs
+    from acova.clustering import graphs, spectral
 
     points, _ = make_blobs(500, centers=4, random_state=0)
     links = graphs.ViewGraph.of(points, 20).links()
     graph = (links + links.T) / 2
-    found = graphs.spectral_embedding(graph, 4)
+    found = spectral.spectral_embedding(graph, 4)
 
     def fails(*arguments, **keywords):
         raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((500, 0)))
 
-    monkeypatch.setattr(graphs, "eigsh", fails)
-    whole = graphs.spectral_embedding(graph, 4)
+    monkeypatch.setattr(spectral, "eigsh", fails)
+    whole = spectral.spectral_embedding(graph, 4)
     np.testing.assert_allclose(whole @ whole.T, found @ found.T, atol=1e-6)  # the same up to a rotation
-    monkeypatch.setattr(graphs, "_LINKED", 400)
-    with pytest.raises(TrainingError, match="500 samples is nearly cut into more parts than 4"):
-        graphs.spectral_embedding(graph, 4)
+    monkeypatch.setattr(spectral, "LINKED", 400)
+    with pytest.raises(TrainingError, match="500 samples is nearly cut into more parts than 14"):
+        spectral.spectral_embedding(graph, 4)

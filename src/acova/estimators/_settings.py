@@ -49,6 +49,13 @@ class Training(BaseEstimator):
         fits best (robust). ``"codes"``: k-means in the averaged codes of complete samples, or of all samples when fewer
         than ten per cluster are complete (paper). ``"neighbors"``: k-means in the decoder targets, see
         `neighbor_weight`; its clusters are then carried over to the latent space.
+    final_clusters : {"graph", "mixture"} or None
+        Which clusters are the result. ``"mixture"``: the components of the mixture as they were trained (robust and
+        paper). ``"graph"``: after training, the components are placed anew on the clusters that a spectral clustering
+        finds in the neighbour graph of the fused latent means and of the views together (shared).
+    temperature : float or None
+        By how much the log probabilities of clusters are divided after training, so that they are less sure (shared:
+        5, robust and paper: 1). It does not change which cluster of a run is the most probable.
     balance : float, False or None
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
         the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). Bernoulli
@@ -115,6 +122,8 @@ class Training(BaseEstimator):
         learning_rate_decay: float = 0.995,
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
+        final_clusters: str | None = None,
+        temperature: float | None = None,
         balance: float | None = None,
         reconstruction_scale: float | None = None,
         neighbor_weight: float | str | None = None,
@@ -140,6 +149,8 @@ class Training(BaseEstimator):
         self.learning_rate_decay = learning_rate_decay
         self.warmup_kl = warmup_kl
         self.cluster_start = cluster_start
+        self.final_clusters = final_clusters
+        self.temperature = temperature
         self.balance = balance
         self.reconstruction_scale = reconstruction_scale
         self.neighbor_weight = neighbor_weight

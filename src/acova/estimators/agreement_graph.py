@@ -14,18 +14,10 @@ from torch import Tensor
 
 from acova.base import RunFolderError
 from acova.base.seeds import draw_seed
-from acova.clustering.graphs import (
-    ViewGraph,
-    agreement_weights,
-    combined_graph,
-    neighbour_count,
-    spectral_embedding,
-    view_agreement,
-    view_graphs,
-    weighted_links,
-)
-from acova.clustering.kmeans import k_means
+from acova.clustering.agreement import agreement_weights, view_agreement
+from acova.clustering.graphs import ViewGraph, combined_graph, neighbour_count, view_graphs, weighted_links
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order, renumbered
+from acova.clustering.spectral import spectral_clusters, spectral_embedding
 from acova.data import Summary, Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
@@ -55,7 +47,7 @@ class _Placed:
     ----------
     probabilities : array of shape (n, K)
     weights : array of shape (n, V)
-    latent : array of shape (n, K)
+    latent : array of shape (n, D)
     """
 
     probabilities: NDArray[np.float32]
@@ -74,8 +66,9 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
     far as its graph agrees with that of another view on the samples that both have. The graph of all views is the
-    weighted mean over the views that two samples share. Clusters are those of k-means on its leading eigenvectors, and
-    a sample, new or not, belongs to the cluster that it has most links to. There is no network: a fit takes seconds,
+    weighted mean over the views that two samples share. k-means clusters the samples by the three-step random walks on
+    this graph that start from them, and a sample, new or not, belongs to the cluster that it has most links to. There
+    is no network: a fit takes seconds,
     and memory grows with the number of samples, not with its square.
 
     Parameters
@@ -114,8 +107,9 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         Share of a sample's links that comes from each view; 0 for a view it lacks.
     view_influence_, view_support_ : arrays of shape (V,)
         What the clusters owe to each view, as for `ACOVA`.
-    latent_ : array of shape (n_samples, n_clusters)
-        Mean of the eigenvectors over a sample's links, as `transform` gives it.
+    latent_ : array of shape (n_samples, n_clusters + 10)
+        Mean over a sample's links of the points that k-means clusters, as `transform` gives it; with few samples, as
+        many columns as samples.
 
     See Also
     --------
@@ -186,14 +180,13 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         kinds = scaling_kinds(who, self.standardize, ("gaussian",) * views.n_views)
         self._scaling = learn_scaling(views, kinds)
         self.seed_ = draw_seed(self.random_state, who)
-        self._n_features_out = self.n_clusters
         tables = scaled(views, self._scaling)
         with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:
             self.view_agreement_ = view_agreement(tables, views.observed, self.n_clusters)
             if by_agreement:
                 self.view_trust_ = agreement_weights(self.view_agreement_, tables, views.observed, self.n_clusters)
-            self._learn_graph(tables, views.observed)
-            found = k_means(self._embedding, self.n_clusters, self.seed_, self.n_init)
+            links = self._learn_graph(tables, views.observed)
+            found = spectral_clusters(links, self._embedding, self.n_clusters, self.seed_, self.n_init)
             self._clusters = found.labels.astype(np.int64)
             self.history_ = pd.DataFrame([{"phase": "eigenvectors", "epoch": found.n_iter, "total": found.inertia}])
             if report is not None:
@@ -222,7 +215,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         return self._placed(X, observed)[0].probabilities
 
     def transform(self, X: Any, *, observed: Any = None) -> Any:
-        """Return the mean of the eigenvectors over each sample's links, array (n_samples, n_clusters).
+        """Return the mean over each sample's links of the points that k-means clusters, see `latent_`.
 
         After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
         """
@@ -251,11 +244,14 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     def _check(self) -> None:
         check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
-    def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> None:
+    def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> sp.csr_matrix:
+        """Learn the graphs of the views and the points of the samples; return the graph of all views."""
         count = None if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
         graphs = view_graphs(tables, observed, self.n_clusters, count)
-        self._embedding = spectral_embedding(combined_graph(graphs, observed, self.view_trust_), self.n_clusters)
-        self._graphs, self._observed = graphs, observed
+        links = combined_graph(graphs, observed, self.view_trust_)
+        self._embedding = spectral_embedding(links, self.n_clusters)
+        self._graphs, self._observed, self._n_features_out = graphs, observed, self._embedding.shape[1]
+        return links
 
     def _neighbours_of(self, n_samples: int) -> int:
         if isinstance(self.n_neighbors, str):
@@ -330,13 +326,13 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
         self._check()
         n_views = len(self.view_sizes_)
-        self._n_features_out = self.n_clusters
         self._observed = array_of(tensors, "observed", (-1, n_views), "b")
         self._clusters = array_of(tensors, "clusters", (len(self._observed),), "i")
         if not ((self._clusters >= 0) & (self._clusters < self.n_clusters)).all():
             msg = f"'clusters' names other clusters than 0 to {self.n_clusters - 1}"
             raise RunFolderError(msg)
-        self._embedding = array_of(tensors, "embedding", (len(self._observed), self.n_clusters))
+        self._embedding = array_of(tensors, "embedding", (len(self._observed), -1))
+        self._n_features_out = self._embedding.shape[1]
         self._graphs = []
         for v, (size, count) in enumerate(zip(self.view_sizes_, self._observed.sum(axis=0), strict=True)):
             rows = array_of(tensors, f"rows.{v}", (int(count), size)).astype(np.float64)

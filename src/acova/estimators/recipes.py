@@ -40,13 +40,21 @@ RECIPES: dict[str, dict[str, Any]] = {
     "shared": {
         **_ROBUST,
         "cluster_start": "graph",
+        "final_clusters": "graph",
+        "temperature": 5.0,
         "view_weights": "agreement",
         "n_init": "auto",
         "consensus": True,
     },
 }
 """Settings left at None take these values."""
-OTHERWISE: dict[str, Any] = {"view_weights": "equal", "n_init": 1, "consensus": False}
+OTHERWISE: dict[str, Any] = {
+    "view_weights": "equal",
+    "n_init": 1,
+    "consensus": False,
+    "final_clusters": "mixture",
+    "temperature": 1.0,
+}
 """What settings left at None are where a recipe does not say."""
 
 

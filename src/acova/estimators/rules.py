@@ -113,6 +113,8 @@ RULES: Mapping[str, Rule] = {
     "missing": word("precision", "marginal"),
     "precision": word(*PRECISIONS),
     "cluster_start": word(*STARTS),
+    "final_clusters": word("graph", "mixture"),
+    "temperature": POSITIVE,
     "assignment": word("draw", "exact"),
     **dict.fromkeys(("consensus", "drop_last", "verbose"), check_flag),
     "random_state": lambda who, _, value: check_seed(who, value),

@@ -24,10 +24,13 @@ class ClusteringNetwork(nn.Module):
         What assigns latent vectors to clusters, usually a `MixturePrior`.
     mapped : bool
         Whether several runs are computed at once, so that shapes must not depend on data.
+    temperature : float
+        By how much the log probabilities of `assign` are divided.
     """
 
     prior: Any
     mapped = False
+    temperature = 1.0
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -66,12 +69,20 @@ class ClusteringNetwork(nn.Module):
         return {"score": -self.loss(batch, noise)["total"]}
 
     def assign(self, latent: Tensor) -> Tensor:
-        """Return the cluster probabilities (N, K) of latent vectors (N, D); far from all clusters in float64."""
-        shares: Tensor = self.prior.log_responsibilities(latent).exp()
+        """Return the cluster probabilities (N, K) of latent vectors (N, D); far from all clusters in float64.
+
+        They are the prior's to the power of one over the temperature, which leaves the order of a sample's clusters.
+        """
+        shares = self._tempered(self.prior.log_responsibilities(latent))
         far = latent.abs().amax(-1) > _FAR
         if isinstance(self.prior, MixturePrior) and latent.device.type != "mps" and bool(far.any()):
-            shares[far] = distant_log_responsibilities(latent[far], *self.prior()).exp().to(shares.dtype)
+            shares[far] = self._tempered(distant_log_responsibilities(latent[far], *self.prior())).to(shares.dtype)
         return shares
+
+    def _tempered(self, log_shares: Tensor) -> Tensor:
+        if self.temperature == 1.0:
+            return log_shares.exp()
+        return (log_shares / self.temperature).softmax(-1)
 
     def renumber(self, order: Tensor) -> None:
         """Give cluster ``order[k]`` the number k."""

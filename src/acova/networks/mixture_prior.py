@@ -33,8 +33,10 @@ class MixturePrior(nn.Module):
         return self.logits.log_softmax(-1), self.means, mixture_scale(self.scale, self._floor) ** self._power
 
     @torch.no_grad()
-    def place(self, means: Tensor, variances: Tensor) -> None:
-        """Move the components to the given means and variances, (K, D)."""
+    def place(self, means: Tensor, variances: Tensor, weights: Tensor | None = None) -> None:
+        """Move the components to the given means and variances, (K, D), and give them new weights (K,), if any."""
+        if weights is not None:
+            self.logits.copy_(weights.log())
         self.means.copy_(means)
         self.scale.copy_(mixture_scale_parameter(variances ** (1 / self._power), self._floor))
 

@@ -73,6 +73,8 @@ class MultiViewVAE(ClusteringNetwork):
         Added to the joint densities of training's responsibilities.
     elbo_weight : float
         Weight of the evidence bound.
+    temperature : float
+        By how much the log probabilities of clusters are divided after training.
     generator : torch.Generator, optional
         Draws the initial weights (default: torch's global generator).
     """
@@ -101,9 +103,11 @@ class MultiViewVAE(ClusteringNetwork):
         scale_is: str = "std",
         density_floor: float = 0.0,
         elbo_weight: float = 1.0,
+        temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.temperature = float(temperature)
         self.fusion, self.scale_is, self.density_floor = fusion, scale_is, density_floor
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acova.base import Streams
+from acova.clustering.spectral import SampleGraph
 from acova.engine.data import Reader
 from acova.functional import Batch
 from acova.networks.base import ClusteringNetwork
@@ -71,6 +72,8 @@ class FitData:
         How much each view counts; None where all are alike.
     agreement : array of shape (V, V) or None
         How far the neighbour graphs of every two views agree.
+    graph : SampleGraph or None
+        One neighbour graph of all views, by their trust.
     oracle : list of V tensors of shape (N, P_v), or None
         The views with what `observed` hides, for methods that reproduce a leak.
     """
@@ -84,6 +87,7 @@ class FitData:
     variances: NDArray[np.float64] | None = None
     trust: NDArray[np.float64] | None = None
     agreement: NDArray[np.float64] | None = None
+    graph: SampleGraph | None = None
     oracle: list[Tensor] | None = None
 
     def batch(self) -> Batch:

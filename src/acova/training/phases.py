@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acova.base import OptionError
+from acova.clustering.spectral import SampleGraph
 from acova.data import Scaling, StoredViews, Views
 from acova.data.scaling import scaled_moments
 from acova.engine import ParameterGroup, Phase, generator
@@ -26,8 +27,8 @@ from acova.training.job import FitData, Job, Settings
 from acova.training.method import Group, Method, Objective, shared_data
 from acova.training.neighbours import neighbour_means, neighbour_products
 from acova.training.sizes import BY_SIZE, auto_neighbor_weight, auto_runs, auto_widths
-from acova.training.starts import start_correlations, start_priors
-from acova.training.view_weights import smoothed_views, trusted_views
+from acova.training.starts import place_by_graph, start_correlations, start_priors
+from acova.training.view_weights import shared_graph, smoothed_views, trusted_views
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,19 @@ class Variational(Method):
             costs = blind_costs(moments, likelihoods)
         if isinstance(views, StoredViews) and neighbours:
             raise _refusal_of_neighbours(settings)
-        found: dict[str, Any] = {"costs": costs, "trust": trust, "agreement": agreement}
+        graph = None
+        if "graph" in (settings.cluster_start, settings.get("final_clusters", "mixture")):
+            weights = np.ones(views.n_views) if trust is None else trust
+            graph = shared_graph(views, scaling, weights, settings.n_clusters)
+        found: dict[str, Any] = {"costs": costs, "trust": trust, "agreement": agreement, "graph": graph}
         if variances is None or not neighbours or isinstance(views, StoredViews):
             return replace(super().prepare(settings, views, scaling, likelihoods, processes), **found)
         whole = batch_of(views, scaling, resolve_device(settings.device))
-        whole = whole._replace(targets=_targets(settings, whole, variances.tolist(), trust))
+        nearby = None
+        if trust is not None:
+            links_all = graph is not None and len(graph.rows) == len(views)
+            nearby = graph if links_all else shared_graph(views, scaling, trust, settings.n_clusters, len(views))
+        whole = whole._replace(targets=_targets(settings, whole, variances.tolist(), nearby))
         data = replace(shared_data(whole, processes), **found)
         if settings.cluster_start == "neighbors":
             return replace(data, variances=variances)
@@ -119,6 +128,7 @@ class Variational(Method):
             scale_is=self.scale_is,
             density_floor=settings.get("density_floor", 0.0),
             elbo_weight=settings.elbo_weight,
+            temperature=settings.get("temperature", 1.0),
             generator=generator(job.streams.integer("weights")),
         )
 
@@ -130,6 +140,11 @@ class Variational(Method):
         """Return pretraining, the warm-up and training."""
         return _pretraining(group), _warmup(group), _training(group)
 
+    def finish(self, group: Group) -> None:
+        """Place the clusters anew by the graph, where the recipe says so."""
+        if group.settings.get("final_clusters", "mixture") == "graph":
+            place_by_graph(group)
+
 
 def _refusal_of_neighbours(settings: Settings) -> OptionError:
     """Return the error for views on disk whose samples would have to be compared."""
@@ -139,14 +154,14 @@ def _refusal_of_neighbours(settings: Settings) -> OptionError:
     )
 
 
-def _targets(settings: Settings, whole: Batch, variances: list[float], trust: Any) -> list[Tensor]:
+def _targets(settings: Settings, whole: Batch, variances: list[float], graph: SampleGraph | None) -> list[Tensor]:
     """Return what latent vectors are decoded to: views drawn towards the mean of their neighbours, hidden ones too."""
     views, observed = list(whole.views), whole.observed
     with threads_for(neighbour_products(len(observed), sum(view.shape[1] for view in views))):
-        if trust is None:
+        if graph is None:
             means = neighbour_means(views, observed, variances, settings.n_neighbors)
         else:
-            means = smoothed_views(views, observed, trust, settings.n_clusters)
+            means = smoothed_views(views, observed, graph)
     return [
         torch.where(seen.unsqueeze(-1), torch.lerp(view, mean, settings.neighbor_weight), mean)
         for view, mean, seen in zip(views, means, observed.unbind(1), strict=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.clustering.graphs import graph_clusters
 from acova.clustering.kmeans import components_around, k_means, likely_clusters, round_clusters
+from acova.clustering.spectral import graph_clusters
 from acova.engine.parallel import single_threaded
 from acova.training.correlations import code_similarity
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 STARTS = ("graph", "fused", "codes", "neighbors")
 _WORTH_PROCESSES = 8
 """From this many k-means on, processes are started for them."""
-_FINDERS = {"fused": likely_clusters, "graph": graph_clusters}
-"""Starts that look for clusters in the latent means."""
 
 
 def averaged_codes(
@@ -65,11 +64,18 @@ def start_correlations(group: "Group") -> None:
 @torch.no_grad()
 def start_priors(group: "Group") -> None:
     """Place every run's clusters; the runs' k-means go side by side."""
-    tasks = [
-        (_points(group, run), job.settings.n_clusters, job.streams.integer("k-means"))
-        for run, job in enumerate(group.jobs)
-    ]
-    _place(group.networks, _side_by_side(_placed, tasks))
+    _place_by(group, [_points(group, run) for run in range(len(group.jobs))], "k-means")
+
+
+@torch.no_grad()
+def place_by_graph(group: "Group") -> None:
+    """Put every run's clusters where the graph of its latent means and of the views has them, weighed by their sizes.
+
+    Training draws the mixture's components towards round clusters; the graph follows those that are not.
+    """
+    _place_by(
+        group, [_latent_points(group, run, "graph", by_size=True) for run in range(len(group.jobs))], "final clusters"
+    )
 
 
 @torch.no_grad()
@@ -85,10 +91,17 @@ def place_by_k_means(group: "Group", points: Sequence[Tensor]) -> None:
     _place(group.networks, _side_by_side(round_clusters, tasks))
 
 
-def _place(networks: Sequence[Any], placed: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> None:
-    for network, (means, variances) in zip(networks, placed, strict=True):
-        device = network.prior.means.device
-        network.prior.place(torch.from_numpy(means).to(device), torch.from_numpy(variances).to(device))
+def _place_by(group: "Group", points: Sequence["_Points"], stream: str) -> None:
+    tasks = [
+        (of_run, job.settings.n_clusters, job.streams.integer(stream))
+        for of_run, job in zip(points, group.jobs, strict=True)
+    ]
+    _place(group.networks, _side_by_side(_placed, tasks))
+
+
+def _place(networks: Sequence[Any], placed: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+    for network, arrays in zip(networks, placed, strict=True):
+        network.prior.place(*(torch.from_numpy(array).to(network.prior.means.device) for array in arrays))
 
 
 def _side_by_side(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -99,37 +112,55 @@ def _side_by_side(function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     return list(Parallel(n_jobs=-1)(delayed(function)(*task) for task in tasks))
 
 
+Posterior = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Means and variances (N, D)."""
+
+
 @dataclass(frozen=True)
 class _Points:
-    """What a run's clusters are placed by: points for k-means, and posteriors of the same samples.
+    """What a run's clusters are placed by: points that are clustered, and posteriors of the same samples.
 
     Without posteriors, components of unit variance are placed at the centres. `find` looks for the clusters in the
-    points, from the number of clusters and a seed.
+    points, from the number of clusters and a seed. With `by_size` components weigh as much as their clusters.
     """
 
     points: NDArray[np.float64]
-    posterior: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    posterior: Posterior | None = None
     find: Callable[[NDArray[np.float64], int, int], NDArray[np.intp]] | None = None
+    by_size: bool = False
 
 
 def _points(group: "Group", run: int) -> _Points:
-    job, network, gather = group.jobs[run], group.networks[run], group.data.processes.gather
+    job, gather = group.jobs[run], group.data.processes.gather
     start = job.settings.cluster_start
     if start == "codes":
         return _Points(averaged_codes(*_codes(group, run), job.settings.n_clusters))
-    chunks = [network.posterior(part.views, part.observed) for part in group.chunks(run)]
-    mean = gather(torch.cat([fused.mean for fused in chunks])).double().cpu().numpy()
-    variance = gather(torch.cat([fused.variance for fused in chunks])).double().cpu().numpy()
-    if start in _FINDERS:
-        return _Points(mean, (mean, variance), _FINDERS[start])
+    if start in ("graph", "fused"):
+        return _latent_points(group, run, start)
     targets = group.data.of_run(run).decoded
     variances = np.ones(len(targets)) if job.data.variances is None else job.data.variances
     arrays = [gather(view).double().cpu().numpy() for view in targets]
     weighed = [array / np.sqrt(total) for array, total in zip(arrays, variances, strict=True)]
-    return _Points(np.hstack(weighed), (mean, variance))
+    return _Points(np.hstack(weighed), _posterior(group, run))
 
 
-def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _latent_points(group: "Group", run: int, start: str, *, by_size: bool = False) -> _Points:
+    """Return latent means, among which clusters are looked for."""
+    posterior = _posterior(group, run)
+    find = partial(graph_clusters, graph=group.jobs[run].data.graph) if start == "graph" else likely_clusters
+    return _Points(posterior[0], posterior, find, by_size)
+
+
+def _posterior(group: "Group", run: int) -> Posterior:
+    """Return the latent means and variances of all samples of a run."""
+    network, gather = group.networks[run], group.data.processes.gather
+    chunks = [network.posterior(part.views, part.observed) for part in group.chunks(run)]
+    mean, variance = (torch.cat([getattr(fused, name) for fused in chunks]) for name in ("mean", "variance"))
+    return gather(mean).double().cpu().numpy(), gather(variance).double().cpu().numpy()
+
+
+def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.float64], ...]:
+    """Return means and variances (K, D), and weights (K,) where they go by size."""
     with single_threaded():  # so that a start repeats exactly
         if given.posterior is None:
             centers = k_means(given.points, n_clusters, seed).centers
@@ -138,7 +169,9 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
             labels = given.find(given.points, n_clusters, seed)
         else:
             labels = k_means(given.points, n_clusters, seed).labels
-        return components_around(*given.posterior, np.eye(n_clusters)[labels])
+        placed = components_around(*given.posterior, np.eye(n_clusters)[labels])
+    sizes = np.bincount(labels, minlength=n_clusters) + 1.0  # a cluster that nobody is in keeps a little weight
+    return (*placed, sizes / sizes.sum()) if given.by_size else placed
 
 
 def _codes(group: "Group", run: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from acova.base import OptionError
 from acova.base.errors import check_choice, check_number
-from acova.clustering.graphs import agreement_weights, combined_graph, smoothed_rows, view_agreement, view_graphs
+from acova.clustering.agreement import agreement_weights, view_agreement
+from acova.clustering.graphs import combined_graph, smoothed_rows, view_graphs
+from acova.clustering.spectral import LINKED, SampleGraph
 from acova.data import Scaling, StoredViews, Views
 from acova.engine.parallel import single_threaded
 from acova.training.extremes import scaled
@@ -67,16 +69,24 @@ def given_weights(who: str, weights: Any, names: Sequence[str]) -> NDArray[np.fl
     return np.asarray(numbers / numbers.max())
 
 
-def smoothed_views(
-    views: Sequence[Tensor], observed: Tensor, trust: NDArray[np.float64], n_clusters: int
-) -> list[Tensor]:
-    """Return what a sample's neighbourhood in the graph of all views has in each view, (N, P_v).
+def shared_graph(
+    views: Views | StoredViews, scaling: Scaling, trust: NDArray[np.float64], n_clusters: int, most: int = LINKED
+) -> SampleGraph:
+    """Return the neighbour graph of all views, which count as much as they are trusted, of at most so many samples."""
+    some, rows = spread_samples(views, most)
+    tables = [table.astype(np.float64) for table in scaled(some, scaling)]
+    with single_threaded():
+        links = combined_graph(view_graphs(tables, some.observed, n_clusters), some.observed, trust)
+    return SampleGraph(rows, links)
 
-    Views count in the graph as much as they are trusted. Hidden cells are not read.
+
+def smoothed_views(views: Sequence[Tensor], observed: Tensor, graph: SampleGraph) -> list[Tensor]:
+    """Return what a sample's neighbourhood in a graph of all samples has in each view, (N, P_v).
+
+    Hidden cells are not read.
     """
     seen = observed.cpu().numpy()
     tables = [view.double().cpu().numpy() for view in views]
     with single_threaded():
-        graph = combined_graph(view_graphs(tables, seen, n_clusters), seen, trust)
-        smooth = [smoothed_rows(graph, table, here) for table, here in zip(tables, seen.T, strict=True)]
+        smooth = [smoothed_rows(graph.links, table, here) for table, here in zip(tables, seen.T, strict=True)]
     return [torch.from_numpy(rows).to(view) for rows, view in zip(smooth, views, strict=True)]

@@ -55,8 +55,8 @@ class BenchSpec:
     metrics : tuple of str
         Which scores, times or measures of calibration are shown; methods are compared by the first one.
     record : tuple of str
-        What rows keep besides scores: "correlation", "history" (of training), "calibration" (how far its uncertainty can be
-        believed), "embedding" (a t-SNE map).
+        What rows keep besides scores: "correlation", "history" (of training), "calibration" (how far uncertainty can
+        be believed), "embedding" (a t-SNE map).
     alone : bool
         Fit one after the other, because the time of a fit is the result.
     figure : str

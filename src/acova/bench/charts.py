@@ -271,7 +271,7 @@ def reliability(results: Results) -> "Figure | None":
                 ax.plot(x, y, label=method.name, **look)
         ax.set(title=f"{name}, {rate:g} %", xlabel="confidence", ylabel="share of right labels", xlim=(0, 1))
         ax.set_ylim(0, 1)
-    _legend(figure, axes, "cluster probabilities over draws from the fused posterior; all runs in ten bins")
+    _legend(figure, axes, "probabilities over draws of the posterior")
     return figure
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from acova.base import OptionError
-from acova.bench.simulation import duplicated_fashion, pepper_copies
+from acova.bench.simulation import duplicated_fashion, many_views, pepper_copies
 from acova.data import Dataset, Views
 
 
@@ -35,3 +35,13 @@ def test_exactly_one_copy_of_each_sample_is_spoilt(images, noise):
 def test_noise_is_a_share():
     with pytest.raises(OptionError, match="noise must be a number at least 0 and at most 1; got 2"):
         duplicated_fashion(noise=2)
+
+
+def test_the_first_of_many_views_stay_the_same():
+    few, more = many_views(2, 60), many_views(5, 60)
+    assert more.views.sizes == (40,) * 5
+    for ours, theirs in zip(few.views.arrays, more.views.arrays, strict=False):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(few.labels, more.labels)
+    with pytest.raises(OptionError, match="many_views: n_views must be an integer at least 1; got 0"):
+        many_views(0)

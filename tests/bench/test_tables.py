@@ -19,6 +19,7 @@ from acova.bench.score_tables import (
     score_tables,
     write_tables,
 )
+from acova.bench.spec import CALIBRATION
 from acova.bench.statistics import compare, holm, interval, nemenyi
 
 
@@ -215,6 +216,7 @@ def made_up(spec, tmp_path):
         "correlation": {"views": names, "matrix": matrix.tolist()},
         "history": {"total": [3.0, 2.0, 1.5], "correlation_distance": [0.1, 0.4, 0.6]},
         "embedding": {"points": points, "classes": classes},
+        "calibration": dict.fromkeys(CALIBRATION, 0.4) | {"bins": [[6, 0.45, 0.5], [0, 0.0, 0.0], [9, 0.8, 0.6]]},
     }
     rows = []
     for fit in spec.fits():
@@ -269,6 +271,51 @@ def test_differences_are_drawn_with_their_intervals_where_all_runs_are_there(tmp
     assert (len(at_30.get_xdata()), len(at_70.get_xdata())) == (2, 1)
     assert figure.axes[0].get_yticklabels()[0].get_text() == "64-64-256"
     assert FIGURES["differences"](replace(results, spec=replace(spec, reference=""))) is None
+
+
+def test_the_reliability_diagram_weighs_runs_by_their_samples(tmp_path):
+    spec = paper_spec("calibration").limited_to(data=["cub"], missing=[30], methods=["learned R"], runs=2)
+    results = made_up(spec, tmp_path)
+    bins = [[[10, 0.5, 0.4], [30, 0.9, 1.0]], [[30, 0.6, 0.8], [0, 0.0, 0.0]]]
+    rows = {
+        place: {**row, "records": {"calibration": {"bins": of_run}}}
+        for (place, row), of_run in zip(results.rows.items(), bins, strict=True)
+    }
+    line = FIGURES["reliability"](replace(results, rows=rows)).axes[0].lines[1]
+    np.testing.assert_allclose(line.get_xydata(), [[0.575, 0.7], [0.9, 1.0]])
+
+
+def test_the_distance_of_r_is_drawn_with_its_spread(tmp_path):
+    spec = paper_spec("r_missing").limited_to(data=["cub"], missing=[10, 90], runs=2)
+    results = made_up(spec, tmp_path)
+    axis = FIGURES["r_missing"](results).axes[0]
+    distance = 0.3 * np.sqrt(6)  # six entries of 0.3 beside the diagonal
+    for box in axis.containers:
+        np.testing.assert_allclose(box[0].get_xydata(), [[10, distance], [90, distance]], rtol=1e-4)
+
+
+def test_of_a_loss_the_least_is_best_and_coverage_has_no_best(tmp_path):
+    spec = paper_spec("calibration").limited_to(data=["cub"], missing=[30], runs=2)
+    results = made_up(spec, tmp_path)
+    values = {"R = I": 0.2, "ρ = 0.3": 0.1, "learned R": 0.3, "marginal form": 0.4}
+    rows = {
+        place: {**row, "records": {"calibration": dict.fromkeys(CALIBRATION, values[place[2]])}}
+        for place, row in results.rows.items()
+    }
+    assert value_of(rows["cub", 30.0, "learned R", 0], "ece") == 0.3
+    assert np.isnan(value_of({"records": {}}, "ece"))
+    store = Store(tmp_path / "more.jsonl")
+    store.append(rows.values())
+    again = Results.of(spec, store)
+    for metric, best in (("brier", "ρ = 0.3"), ("auroc", "marginal form")):
+        (table,) = score_tables(again, metric)
+        assert [name for name, cells in table.rows if cells[0].place == 1] == [best]
+    (table,) = score_tables(again, "coverage")
+    assert {cells[0].place for _, cells in table.rows} == {0}
+    titles = [table.title for table in difference_tables(again)]
+    assert titles[0].startswith("cub, Brier score over draws minus that of R = I")
+    assert len(titles) == len(spec.metrics) - 1
+    assert comparison(again).ranks.index[0] == "ρ = 0.3"
 
 
 def test_no_rows_no_figure(tmp_path):

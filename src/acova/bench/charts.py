@@ -1,5 +1,6 @@
 """Lines, ranks and differences."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,15 +162,26 @@ def views(results: Results) -> "Figure | None":
     figure, (ax,) = panels(1, 5.2, 3.4)
     sources = dict.fromkeys(data.source for data in spec.data)
     for number, source in enumerate(sources):
+        family = _family(results, source)
         counts = {data.name: len(data.views) for data in spec.data if data.source == source}
         of_source = cells[cells["dataset"].isin(counts)].groupby("dataset", sort=False).first()
         x = [counts[name] for name in of_source.index]
         if of_source["mean"].notna().any():
-            ax.errorbar(x, of_source["mean"], of_source["std"].fillna(0), label=_label(source), **_look(2 * number))
+            ax.errorbar(
+                x,
+                of_source["mean"],
+                of_source["std"].fillna(0),
+                label=_label(family),
+                **_look(2 * number),
+            )
         if of_source["published_mean"].notna().any():
             error = of_source["published_std"].fillna(0)
             ax.errorbar(
-                x, of_source["published_mean"], error, label=_label(f"{source}, published"), **_look(2 * number + 1)
+                x,
+                of_source["published_mean"],
+                error,
+                label=_label(f"{family}, published"),
+                **_look(2 * number + 1),
             )
     if not ax.get_legend_handles_labels()[0]:
         return None
@@ -177,6 +189,11 @@ def views(results: Results) -> "Figure | None":
     ax.set_xticks(sorted({len(data.views) for data in spec.data}))
     ax.legend(frameon=False)
     return figure
+
+
+def _family(results: Results, source: str) -> str:
+    """Return what the names of the data of a source have before their comma."""
+    return next(data.name.split(",")[0] for data in results.spec.data if data.source == source)
 
 
 def runtime(results: Results) -> "Figure | None":
@@ -228,6 +245,39 @@ def convergence(results: Results) -> "Figure | None":
     labels = ["objective of the longest fits", "ACC of fits that end there"][-len(handles) :]
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
+
+
+def reliability(results: Results) -> "Figure | None":
+    """Draw the share of right labels over the confidence, all runs together, a panel per data set and rate."""
+    chosen = [
+        (data.name, float(rate))
+        for data in results.spec.data
+        for rate in results.spec.rates(data)
+        if any(place[:2] == (data.name, float(rate)) and _bins_of(row) for place, row in results.rows.items())
+    ]
+    if not chosen:
+        return None
+    figure, axes = panels(len(chosen), 3.6, 3.3)
+    for ax, (name, rate) in zip(axes, chosen, strict=True):
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+        for number, method in enumerate(results.spec.methods):
+            rows = [row for place, row in results.rows.items() if place[:3] == (name, rate, method.name)]
+            bins = np.array([_bins_of(row) for row in rows if _bins_of(row)])
+            if bins.size:
+                count = bins[:, :, 0].sum(axis=0)
+                filled = count > 0
+                x, y = (np.sum(bins[:, :, 0] * bins[:, :, side], axis=0)[filled] / count[filled] for side in (1, 2))
+                look = {key: value for key, value in _look(number).items() if key != "capsize"}
+                ax.plot(x, y, label=method.name, **look)
+        ax.set(title=f"{name}, {rate:g} %", xlabel="confidence", ylabel="share of right labels", xlim=(0, 1))
+        ax.set_ylim(0, 1)
+    _legend(figure, axes, "probabilities over draws of the posterior")
+    return figure
+
+
+def _bins_of(row: Mapping[str, Any]) -> list[list[float]]:
+    found = row.get("records", {}).get("calibration") or {}
+    return list(found.get("bins", []))
 
 
 # --- shared -------------------------------------------------------------------------------------

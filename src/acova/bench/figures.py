@@ -24,6 +24,8 @@ FIGURES: "dict[str, Callable[[Results], Figure | None]]" = {
     "r_epochs": matrices.over_epochs,
     "r_stability": matrices.stability,
     "tsne": matrices.maps,
+    "reliability": charts.reliability,
+    "r_missing": matrices.over_rates,
 }
 """How a spec's ``figure`` is drawn; None where the store has too little to draw."""
 

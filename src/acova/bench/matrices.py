@@ -109,6 +109,40 @@ def stability(results: Results) -> "Figure | None":
     return figure
 
 
+def over_rates(results: Results) -> "Figure | None":
+    """Draw ‖R − I‖ over the missing rates, a panel per data set, a line per method."""
+    spec = results.spec
+    found = {
+        (data.name, method.name): [
+            (rate, [np.linalg.norm(matrix - np.eye(len(matrix))) for _, matrix in matrices])
+            for rate in spec.rates(data)
+            if (matrices := _matrices(results, data.name, rate, method.name))
+        ]
+        for data in spec.data
+        for method in spec.methods
+    }
+    names = [data.name for data in spec.data if any(found[data.name, method.name] for method in spec.methods)]
+    if not names:
+        return None
+    figure, axes = panels(len(names), 3.5, 3.2, per_row=3)
+    for ax, name in zip(axes, names, strict=True):
+        for number, method in enumerate(spec.methods):
+            points = found[name, method.name]
+            means = [np.mean(values) for _, values in points]
+            spreads = [np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in points]
+            look: dict[str, Any] = {
+                "color": PALETTE[number % len(PALETTE)],
+                "marker": MARKERS[number % len(MARKERS)],
+                "capsize": 2.5,
+            }
+            style = _STYLES[number % len(_STYLES)]
+            rates = [rate for rate, _ in points]
+            ax.errorbar(rates, means, spreads, label=method.name, linestyle=style, **look)
+        ax.set(title=name, xlabel="samples that lack views [%]", ylabel="‖R − I‖", ylim=(0, None))
+    axes[0].legend(frameon=False)
+    return figure
+
+
 def maps(results: Results) -> "Figure | None":
     """Draw a t-SNE map per method at the lowest rate, and R at the highest."""
     spec = results.spec

@@ -19,7 +19,7 @@ def record_of(
 
     Parameters
     ----------
-    name : {"correlation", "history", "embedding"}
+    name : {"correlation", "history", "calibration", "embedding"}
     model : fitted estimator
     dataset : Dataset
     observed : array of bool, shape (n_samples, V)
@@ -30,6 +30,10 @@ def record_of(
         return _correlation(model)
     if name == "history":
         return _history(model)
+    if name == "calibration":
+        from acova.bench.calibration import calibration_of
+
+        return calibration_of(model, dataset, observed, classes_of(dataset))
     return _embedding(model, dataset, observed, labels)
 
 

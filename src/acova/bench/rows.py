@@ -31,6 +31,24 @@ class Correlation(msgspec.Struct):
             raise ValueError(msg)
 
 
+class Calibration(msgspec.Struct):
+    """How far the uncertainty of a fit can be believed; see `acova.bench.calibration`."""
+
+    brier: Annotated[float, msgspec.Meta(ge=0, le=2)]
+    ece: Share
+    brier_drawn: Annotated[float, msgspec.Meta(ge=0, le=2)]
+    ece_drawn: Share
+    confidence: Share | None = None
+    confidence_drawn: Share | None = None
+    auroc: Share | None = None
+    auroc_drawn: Share | None = None
+    auroc_latent: Share | None = None
+    coverage: Share | None = None
+    surer: Share | None = None
+    widening: float | None = None
+    bins: list[tuple[float, Share, Share]] = []
+
+
 class Embedding(msgspec.Struct):
     """A map of the samples."""
 
@@ -49,6 +67,7 @@ class Records(msgspec.Struct):
     correlation: Correlation | None = None
     history: dict[str, list[float]] | None = None
     embedding: Embedding | None = None
+    calibration: Calibration | None = None
 
 
 class Row(msgspec.Struct, kw_only=True):

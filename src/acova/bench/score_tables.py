@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from acova.base.files import file_errors, write_whole
 from acova.bench.cells import Results
-from acova.bench.spec import TIMES
+from acova.bench.spec import CALIBRATION, LOSSES, TIMES
 from acova.bench.statistics import Comparison, compare, interval
 from acova.console import plain, terminal
 
@@ -24,7 +25,19 @@ NAMES = {
     "purity": "purity",
     "seconds": "seconds",
     "seconds_per_epoch": "seconds per epoch",
+    "brier": "Brier score",
+    "ece": "calibration error",
+    "auroc": "AUROC of the confidence",
+    "brier_drawn": "Brier score over draws",
+    "ece_drawn": "calibration error over draws",
+    "auroc_drawn": "AUROC of the confidence over draws",
+    "auroc_latent": "AUROC of the latent variance",
+    "coverage": "coverage of the latent 90 % interval",
+    "surer": "share surer with fewer views",
 }
+_LESS_IS_BETTER = (*TIMES, *LOSSES)
+_UNORDERED = ("coverage", "surer")
+"""What should be near a value, so that neither the largest nor the least is best."""
 EMPTY = "–"
 _TEX_SIGNS = {
     **{sign: f"\\{sign}" for sign in "%_&{}#$"},
@@ -142,16 +155,18 @@ def score_tables(results: Results, metric: str, *, published_alone: bool = True)
 
 
 def _score_table(results: Results, cells: pd.DataFrame, title: str, metric: str, rates: Sequence[float]) -> ScoreTable:
-    better = metric not in TIMES
+    better, timed = metric not in _LESS_IS_BETTER, metric in TIMES
     notes: list[str] = []
     ranks = {rate: cells[cells["missing_percent"] == rate].set_index("method")["mean"] for rate in rates}
     places = {rate: means.rank(ascending=not better, method="min") for rate, means in ranks.items()}
     complete = pd.DataFrame(ranks).dropna(how="all")
+    if metric in _UNORDERED:
+        places, complete = {rate: pd.Series(dtype=float) for rate in ranks}, complete.iloc[:0]
     average = complete.rank(ascending=not better).mean(axis=1)
     rows = []
     for method in results.spec.methods:
         of_method = cells[cells["method"] == method.name].set_index("missing_percent")
-        shown = [_cell(of_method.loc[rate], places[rate].get(method.name), notes, timed=not better) for rate in rates]
+        shown = [_cell(of_method.loc[rate], places[rate].get(method.name), notes, timed=timed) for rate in rates]
         rank = average.get(method.name)
         rows.append((method.name, [*shown, Cell(EMPTY if rank is None or pd.isna(rank) else f"{rank:.1f}")]))
     return ScoreTable(title, [*(f"{rate:g} %" for rate in rates), "average rank"], rows, notes)
@@ -160,10 +175,11 @@ def _score_table(results: Results, cells: pd.DataFrame, title: str, metric: str,
 def difference_tables(results: Results) -> list[ScoreTable]:
     """Return a table per data set: what each method is above or below the reference, in points, with its interval."""
     spec = results.spec
-    metric = spec.metrics[0]
     others = [method.name for method in spec.methods if method.name != spec.reference]
     made = []
-    for data in spec.data if spec.reference and metric not in TIMES else ():
+    shown = [metric for metric in spec.metrics if metric in CALIBRATION or metric == spec.metrics[0]]
+    wanted = [metric for metric in shown if metric not in TIMES] if spec.reference else []
+    for metric, data in product(wanted, spec.data):
         rates = list(map(float, spec.rates(data)))
         rows = [
             (name, [_difference(results.differences(metric, data.name, r, name)) for r in rates]) for name in others
@@ -213,7 +229,9 @@ def seconds(value: float) -> str:
 def comparison(results: Results) -> Comparison | None:
     """Compare the methods over all cells by the benchmark's first metric, and the reference, or the best, with each."""
     metric = results.spec.metrics[0]
-    return compare(results.means(metric), higher_is_better=metric not in TIMES, against=results.spec.reference)
+    return compare(
+        results.means(metric), higher_is_better=metric not in _LESS_IS_BETTER, against=results.spec.reference
+    )
 
 
 def comparison_markdown(results: Results, found: Comparison) -> str:

@@ -37,3 +37,19 @@ def pepper_copies(dataset: Dataset, noise: float, seed: int = 0) -> Dataset:
         "copy_2": np.where(black & ~first[:, None], 0, image),
     }
     return Dataset(f"{dataset.name}, noise {noise:g}", Views.of(copies), dataset.labels)
+
+
+def many_views(n_views: int = 32, n_samples: int = 1000, seed: int = 0) -> Dataset:
+    """Make views of 40 columns each, as many as asked for, of four clusters: to measure time against their number.
+
+    Parameters
+    ----------
+    n_views : int
+    n_samples : int
+    seed : int
+    """
+    from acova.data import make_views
+
+    check_number("many_views", "n_views", n_views, minimum=1, integer=True)
+    sizes = {f"view_{number}": {"n_features": 40, "n_informative": 10} for number in range(n_views)}
+    return make_views(n_samples, 4, sizes, random_state=seed)

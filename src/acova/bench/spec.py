@@ -13,7 +13,11 @@ from acova.bench.entries import DataSpec, Fit, MethodSpec, Quick
 PAPER = Path(__file__).parent / "paper"
 METRICS = ("acc", "nmi", "ari", "purity")
 TIMES = ("seconds", "seconds_per_epoch")
-RECORDS = ("correlation", "history", "embedding")
+LOSSES = ("brier", "ece", "brier_drawn", "ece_drawn")
+"""Of calibration, those of which less is better."""
+CALIBRATION = (*LOSSES, "auroc", "auroc_drawn", "auroc_latent", "coverage", "surer")
+"""What a row with the record "calibration" tells besides scores."""
+RECORDS = ("correlation", "history", "calibration", "embedding")
 FIGURES = (
     "ranks",
     "differences",
@@ -26,6 +30,8 @@ FIGURES = (
     "r_epochs",
     "r_stability",
     "tsne",
+    "reliability",
+    "r_missing",
 )
 MOST_FITS = 1_000_000
 MOST_RUNS = 10_000
@@ -47,9 +53,10 @@ class BenchSpec:
     runs : int
         Run r has mask seed = training seed = r.
     metrics : tuple of str
-        Which scores or times are shown; methods are compared by the first one.
+        Which scores, times or measures of calibration are shown; methods are compared by the first one.
     record : tuple of str
-        What rows keep besides scores: "correlation", "history" (of training), "embedding" (a t-SNE map).
+        What rows keep besides scores: "correlation", "history" (of training), "calibration" (how far uncertainty can
+        be believed), "embedding" (a t-SNE map).
     alone : bool
         Fit one after the other, because the time of a fit is the result.
     figure : str
@@ -113,7 +120,7 @@ class BenchSpec:
         if self.figure in ("sweep", "convergence", "r_epochs") and not self.x:
             msg = f"{who}: figure {self.figure!r} needs x, the name of the setting that differs between the methods."
             raise OptionError(msg)
-        for option, known in (("metrics", METRICS + TIMES), ("record", RECORDS)):
+        for option, known in (("metrics", METRICS + TIMES + CALIBRATION), ("record", RECORDS)):
             for word in getattr(self, option):
                 check_choice(who, option, word, known)
             check_different(who, option, getattr(self, option), empty=option == "record")

@@ -95,6 +95,43 @@ def cluster_calibration(y: ArrayLike, probabilities: ArrayLike) -> dict[str, flo
     }
 
 
+def result_of(model: Any, classes: NDArray[Any]) -> dict[str, Any] | None:
+    """Return how far the result of a fit can be believed, as the user gets it; None without cluster probabilities.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    classes : array of shape (n_samples,)
+        Known classes, -1 where none is known.
+
+    Returns
+    -------
+    dict
+        ``confidence``: mean probability of the labels. ``overconfidence``: that minus the share of right labels.
+        ``auroc_confidence`` and, of a consensus, ``auroc_agreement``: how well confidence and the agreement of the runs
+        tell right from wrong labels. ``warned``: number of warnings; ``warnings``: their texts. ``trust``, ``support``
+        and ``influence`` of the views, where the model has them.
+    """
+    shares = getattr(model, "probabilities_", None)
+    if shares is None:
+        return None
+    known = has_class(classes)
+    labels, confidence = np.asarray(model.labels_)[known], np.asarray(shares, dtype=np.float64).max(axis=1)[known]
+    right = partners(classes[known], labels, shares.shape[1])[labels] == classes[known]
+    mean = float(confidence.mean())
+    scores = {"confidence": mean, "overconfidence": mean - right.mean(), "auroc_confidence": _auroc(right, confidence)}
+    if getattr(model, "n_voters_", 1) > 1:
+        scores["auroc_agreement"] = _auroc(right, np.asarray(model.agreement_, dtype=np.float64)[known])
+    found: dict[str, Any] = {name: round(float(v), _DIGITS) for name, v in scores.items() if not np.isnan(v)}
+    warned = list(getattr(model, "warnings_", ()))
+    found |= {"warned": len(warned), "warnings": warned}
+    for name in ("trust", "support", "influence"):
+        values = getattr(model, f"view_{name}_", None)
+        if values is not None:
+            found[name] = [round(float(value), _DIGITS) for value in np.nan_to_num(values)]
+    return found
+
+
 def partners(classes: NDArray[Any], labels: NDArray[np.int64], n_clusters: int) -> NDArray[Any]:
     """Return the class of each cluster, (K,), under the matching that `clustering_accuracy` scores; -1 for none."""
     names, codes = np.unique(classes, return_inverse=True)

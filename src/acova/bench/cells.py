@@ -12,7 +12,7 @@ from acova.base.files import file_errors, write_whole
 from acova.bench.checks import check_regular_file, one_line
 from acova.bench.entries import MethodSpec
 from acova.bench.runner import problems as find_problems
-from acova.bench.spec import CALIBRATION, BenchSpec
+from acova.bench.spec import CALIBRATION, RESULT, BenchSpec
 from acova.bench.store import Store
 from acova.console import csv_safe
 
@@ -90,8 +90,9 @@ def value_of(row: Mapping[str, Any], metric: str) -> float:
     """Return a score, a time or a measure of calibration of a row; times per epoch are those of the whole fit."""
     if metric == "seconds_per_epoch":
         return float(row["seconds"]) / max(int(row.get("epochs", 1)), 1)
-    if metric in CALIBRATION:
-        found = (row.get("records", {}).get("calibration") or {}).get(metric)
+    if metric in CALIBRATION + RESULT:
+        record = "calibration" if metric in CALIBRATION else "result"
+        found = (row.get("records", {}).get(record) or {}).get(metric)
         return float("nan") if found is None else float(found)
     return float(row[metric])
 

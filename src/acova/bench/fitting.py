@@ -83,6 +83,9 @@ def _row(fit: Fit, dataset: Dataset, model: Any, seconds: float, together: int) 
     labels = model.oracle_labels(classes) if fit.method.labels == "oracle" else model.labels_
     history = getattr(model, "history_", ())
     known = has_class(classes)
+    from acova.bench.calibration import result_of
+
+    records = {name: record_of(name, model, dataset, mask_of(fit, dataset), labels) for name in fit.record}
     return {
         **identity_of(fit),
         **clustering_scores(classes[known], np.asarray(labels)[known]),
@@ -92,7 +95,7 @@ def _row(fit: Fit, dataset: Dataset, model: Any, seconds: float, together: int) 
         "guards": guards_of(model),
         "device": device_of(model),
         "params": _parameters_of(model),
-        "records": {name: record_of(name, model, dataset, mask_of(fit, dataset), labels) for name in fit.record},
+        "records": {**records, "result": result_of(model, classes)},
     }
 
 

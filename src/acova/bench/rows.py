@@ -61,6 +61,20 @@ class Embedding(msgspec.Struct):
             raise ValueError(msg)
 
 
+class Result(msgspec.Struct):
+    """What a fit says of its own result; see `acova.bench.calibration.result_of`."""
+
+    confidence: float
+    overconfidence: float
+    warned: int
+    auroc_confidence: float | None = None
+    auroc_agreement: float | None = None
+    warnings: list[str] = []
+    trust: list[float] | None = None
+    support: list[float] | None = None
+    influence: list[float] | None = None
+
+
 class Records(msgspec.Struct):
     """What a row keeps besides scores."""
 
@@ -68,6 +82,7 @@ class Records(msgspec.Struct):
     history: dict[str, list[float]] | None = None
     embedding: Embedding | None = None
     calibration: Calibration | None = None
+    result: Result | None = None
 
 
 class Row(msgspec.Struct, kw_only=True):

@@ -34,9 +34,14 @@ NAMES = {
     "auroc_latent": "AUROC of the latent variance",
     "coverage": "coverage of the latent 90 % interval",
     "surer": "share surer with fewer views",
+    "confidence": "mean confidence",
+    "overconfidence": "mean confidence minus ACC",
+    "auroc_confidence": "AUROC of the confidence given",
+    "auroc_agreement": "AUROC of the agreement of the runs",
+    "warned": "warnings",
 }
 _LESS_IS_BETTER = (*TIMES, *LOSSES)
-_UNORDERED = ("coverage", "surer")
+_UNORDERED = ("coverage", "surer", "confidence", "overconfidence", "warned")
 """What should be near a value, so that neither the largest nor the least is best."""
 EMPTY = "–"
 _TEX_SIGNS = {

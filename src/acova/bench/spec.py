@@ -17,6 +17,8 @@ LOSSES = ("brier", "ece", "brier_drawn", "ece_drawn")
 """Of calibration, those of which less is better."""
 CALIBRATION = (*LOSSES, "auroc", "auroc_drawn", "auroc_latent", "coverage", "surer")
 """What a row with the record "calibration" tells besides scores."""
+RESULT = ("confidence", "overconfidence", "auroc_confidence", "auroc_agreement", "warned")
+"""What a fit with cluster probabilities says of its own result; every row has it."""
 RECORDS = ("correlation", "history", "calibration", "embedding")
 FIGURES = (
     "ranks",
@@ -120,7 +122,7 @@ class BenchSpec:
         if self.figure in ("sweep", "convergence", "r_epochs") and not self.x:
             msg = f"{who}: figure {self.figure!r} needs x, the name of the setting that differs between the methods."
             raise OptionError(msg)
-        for option, known in (("metrics", METRICS + TIMES + CALIBRATION), ("record", RECORDS)):
+        for option, known in (("metrics", METRICS + TIMES + CALIBRATION + RESULT), ("record", RECORDS)):
             for word in getattr(self, option):
                 check_choice(who, option, word, known)
             check_different(who, option, getattr(self, option), empty=option == "record")

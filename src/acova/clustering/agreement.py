@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from acova.clustering.graphs import FEWEST, STEPS, ViewGraph, neighbour_count, walk
 from acova.clustering.kmeans import k_means
@@ -17,6 +18,8 @@ _COMPARED = 1_000
 """Samples that two views are compared on, evenly spread where there are more."""
 _CHANCE = 0.05
 """Agreement that unrelated views reach by chance."""
+_COPY = 0.98
+"""Agreement that different measurements of the same samples do not reach."""
 
 
 @single_threaded()
@@ -86,16 +89,24 @@ def agreement_weights(
 ) -> Floats:
     """Return what each view is trusted, (V,), at most 1: its largest agreement with another view.
 
-    Where no two views agree beyond chance, nothing tells which is right; then a view counts by how much a partition of
+    Views that agree (nearly) perfectly measure the same: they are copies, whose agreement supports neither, and together
+    they count as one view. Where no two views agree beyond chance, nothing tells which is right; then a view counts by how much a partition of
     it explains, in nats over all its features, because many features that go together are less likely an accident than
     one that is easy to split.
     """
     if len(agreement) == 1:
         return np.ones(1)
-    best = (agreement - np.diag(np.diag(agreement))).max(axis=1)
+    copies = copies_of(agreement)
+    best = np.where(copies[:, None] == copies, 0.0, agreement).max(axis=1)
     if best.max() < _CHANCE:
         best = np.array([_explained_nats(t[o], n_clusters) for t, o in zip(tables, observed.T, strict=True)])
+    best = best / np.bincount(copies)[copies]
     return np.asarray(best / best.max()) if best.max() > 0 else np.ones(len(best))
+
+
+def copies_of(agreement: Floats) -> NDArray[np.intp]:
+    """Return the number of the group of copies that each view is in, (V,); a view that is no copy is in one alone."""
+    return np.asarray(connected_components(agreement >= _COPY, directed=False)[1])
 
 
 def _explained_nats(rows: Floats, n_clusters: int) -> float:

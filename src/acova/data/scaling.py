@@ -22,6 +22,10 @@ _AT_ENDS = 0.3
 """Variance of features of one kind, as a share of what it would be with all values at the ends of the range."""
 _ZEROS = 0.8
 """Share of the cells that are zero in a bag of words."""
+_TIMES, _DEVIATIONS = 2.0, 6.0
+"""A row of unusual length: how many times the median, and robust standard deviations above it."""
+_QUARTILE = 0.6744897501960817
+"""The upper quartile of a standard normal."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,17 @@ class Scaling:
     centers, scales : tuple of arrays of shape (n_features_of_view,)
     unit_rows : tuple of bool
         Whether every row x of the view is brought to length 1 first.
+    limits : tuple of float
+        Greatest length of a scaled row; a longer one is shortened to it. Infinity by default.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
+    limits: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", tuple(self.limits) or (np.inf,) * len(self.centers))
 
     @classmethod
     def fit(
@@ -69,6 +79,8 @@ class Scaling:
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
+        by_feature = [v for v, one in enumerate(learners) if isinstance(one, _ByKind) and one.by_feature]
+        maps = _of_usual_rows(views, maps, by_feature)
         return cls(*zip(*maps, strict=True))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
@@ -77,9 +89,13 @@ class Scaling:
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
-            out[seen] = (self.before_map(v, array[seen]) - self.centers[v]) / self.scales[v]
+            out[seen] = self.rows(v, array[seen])
             scaled.append(out)
         return scaled
+
+    def rows(self, v: int, rows: FloatArray) -> FloatArray:
+        """Return scaled rows of view v."""
+        return _shortened((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
@@ -90,13 +106,19 @@ def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in _observed_rows(views):
-        learners[v].partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))
-    return [
-        ((learner.mean_ - center) / scale, learner.var_ / scale**2)
-        if hasattr(learner, "var_")
-        else (np.zeros_like(center), np.zeros_like(center))
-        for learner, center, scale in zip(learners, scaling.centers, scaling.scales, strict=True)
-    ]
+        known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.rows(v, rows)
+        learners[v].partial_fit(known.astype(np.float64, copy=False))
+    return [_moments_of(learner, scaling, v) for v, learner in enumerate(learners)]
+
+
+def _moments_of(learner: StandardScaler, scaling: Scaling, v: int) -> Affine:
+    """Return the moments of the scaled features of view v, from those of what the learner was given."""
+    center, scale = scaling.centers[v], scaling.scales[v]
+    if not hasattr(learner, "var_"):
+        return np.zeros_like(center), np.zeros_like(center)
+    if scaling.limits[v] == np.inf:
+        return (learner.mean_ - center) / scale, learner.var_ / scale**2
+    return learner.mean_, learner.var_
 
 
 class Features:
@@ -179,10 +201,59 @@ def _unit(rows: FloatArray) -> NDArray[np.float64]:
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
+def _shortened(rows: FloatArray, limit: float) -> FloatArray:
+    """Return rows that are no longer than the limit."""
+    if limit == np.inf:
+        return rows
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * (limit / np.maximum(lengths, limit))
+
+
 class _Map(NamedTuple):
     center: NDArray[np.float64]
     scale: NDArray[np.float64]
     unit_rows: bool = False
+    limit: float = np.inf
+
+
+def _of_usual_rows(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> list[_Map]:
+    """Return z-scores of the chosen views learned without rows of unusual length, and the length where that begins.
+
+    A few samples with errors ten times as large as those of the others would decide every scale and most of the loss.
+    """
+    maps = list(maps)
+    lengths = _lengths(views, maps, chosen)
+    limits = {v: _usual_length(lengths[v]) for v in chosen}
+    chosen = [v for v in chosen if (lengths[v] > limits[v]).any()]
+    if not chosen:
+        return maps
+    learners = {v: StandardScaler() for v in chosen}
+    for v, rows in _observed_rows(views):
+        if v in learners:
+            usual = np.linalg.norm((rows - maps[v].center) / maps[v].scale, axis=1) <= limits[v]
+            if usual.any():
+                learners[v].partial_fit(rows[usual].astype(np.float64, copy=False))
+    for v, learner in learners.items():
+        # A feature that varies in the unusual rows alone keeps its scale.
+        maps[v] = _Map(learner.mean_, np.where(learner.var_ > 0, learner.scale_, maps[v].scale))
+    for v, found in _lengths(views, maps, chosen).items():
+        maps[v] = maps[v]._replace(limit=_usual_length(found))
+    return maps
+
+
+def _lengths(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> dict[int, NDArray[np.float64]]:
+    """Return the lengths of the scaled rows of the chosen views."""
+    parts: dict[int, list[NDArray[np.float64]]] = {v: [] for v in chosen}
+    for v, rows in _observed_rows(views) if chosen else ():
+        if v in parts:
+            parts[v].append(np.linalg.norm((rows - maps[v].center) / maps[v].scale, axis=1))
+    return {v: np.concatenate(found) for v, found in parts.items()}
+
+
+def _usual_length(lengths: NDArray[np.float64]) -> float:
+    """Return where unusual lengths begin: at twice the median, and six robust standard deviations above it."""
+    middle, upper = np.quantile(lengths, [0.5, 0.75])
+    return float(max(_TIMES * middle, middle + _DEVIATIONS * (upper - middle) / _QUARTILE))
 
 
 class _Learner(Protocol):
@@ -279,6 +350,11 @@ class _ByKind:
     def add(self, rows: FloatArray) -> None:
         for learner in self._learners:
             learner.add(rows)
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether every feature gets a z-score of its own."""
+        return not (self._features.share_a_scale() or self._features.are_counts_of_words())
 
     def result(self, name: str) -> _Map:
         if self._features.share_a_scale():

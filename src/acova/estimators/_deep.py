@@ -27,6 +27,7 @@ from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
+from acova.training.confidence import tempered
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about, warn_of
 from acova.training.extremes import learn_scaling, overflow_allowed
@@ -237,7 +238,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def _finish(self, prepared: Prepared, runs: Sequence[TrainedRun]) -> Self:
         """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
         views, processes = prepared.views, prepared.processes
-        self._take_settings(prepared.settings)
         self._take_trust(prepared.jobs[0])
         pairs = zip(prepared.jobs, runs, strict=True)
         self.objectives_ = np.array([self._trained_objective(job, run, prepared) for job, run in pairs])
@@ -252,6 +252,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if prepared.settings.consensus and len(runs) > 1:
             ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes)
             best = ensemble.reference
+        self._take_settings(tempered(ensemble, prepared.settings, self._scaling, views, Streams(self.seed_)))
         self.objective_ = float(self.objectives_[best])
         records = runs[best].records
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])

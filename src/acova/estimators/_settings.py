@@ -53,9 +53,11 @@ class Training(BaseEstimator):
         Which clusters are the result. ``"mixture"``: the components of the mixture as they were trained (robust and
         paper). ``"graph"``: after training, the components are placed anew on the clusters that a spectral clustering
         finds in the neighbour graph of the fused latent means and of the views together (shared).
-    temperature : float or None
-        By how much the log probabilities of clusters are divided after training, so that they are less sure (shared:
-        5, robust and paper: 1). It does not change which cluster of a run is the most probable.
+    temperature : float, "auto" or None
+        By how much the log probabilities of the clusters are divided after training. ``"auto"`` (shared): so that the
+        mean confidence of a consensus is the share of labels that another run confirms without one of the sample's
+        views; 5 for a single run. 1 (robust and paper): not at all. It does not change which cluster of a run is the
+        most probable.
     balance : float, False or None
         Count every view's reconstruction error in units of the view's own variance, times the view's width to
         the power of 1 - `balance`: with 1 every view weighs the same, with 0 every feature (robust: 0.5). Bernoulli
@@ -123,7 +125,7 @@ class Training(BaseEstimator):
         warmup_kl: float = 0.1,
         cluster_start: str | None = None,
         final_clusters: str | None = None,
-        temperature: float | None = None,
+        temperature: float | str | None = None,
         balance: float | None = None,
         reconstruction_scale: float | None = None,
         neighbor_weight: float | str | None = None,

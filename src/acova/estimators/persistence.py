@@ -76,6 +76,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
         **entries,
         "unit_rows": model._scaling.unit_rows,
+        "limits": [limit if limit < np.inf else None for limit in model._scaling.limits],
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -123,7 +124,8 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     sizes = model.view_sizes_
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
-    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)))
+    limits = tuple(np.inf if limit is None else limit for limit in config.limits)
+    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)), limits)
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
     model._unpack(tensors, config.rest)
     return model
@@ -147,6 +149,8 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
             _check_length("_columns of a view", columns, size)
     if config.unit_rows is not None:
         _check_length("unit_rows", config.unit_rows, len(names))
+    if config.limits:
+        _check_length("limits", config.limits, len(names))
     likelihoods = getattr(model, "_likelihoods", None)
     if likelihoods is not None:
         _check_length("_likelihoods", likelihoods, len(names))

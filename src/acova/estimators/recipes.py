@@ -41,7 +41,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         **_ROBUST,
         "cluster_start": "graph",
         "final_clusters": "graph",
-        "temperature": 5.0,
+        "temperature": "auto",
         "view_weights": "agreement",
         "n_init": "auto",
         "consensus": True,

@@ -114,7 +114,7 @@ RULES: Mapping[str, Rule] = {
     "precision": word(*PRECISIONS),
     "cluster_start": word(*STARTS),
     "final_clusters": word("graph", "mixture"),
-    "temperature": POSITIVE,
+    "temperature": either(("auto",), POSITIVE, "a number above 0"),
     "assignment": word("draw", "exact"),
     **dict.fromkeys(("consensus", "drop_last", "verbose"), check_flag),
     "random_state": lambda who, _, value: check_seed(who, value),

@@ -79,6 +79,11 @@ class ClusteringNetwork(nn.Module):
             shares[far] = self._tempered(distant_log_responsibilities(latent[far], *self.prior())).to(shares.dtype)
         return shares
 
+    def log_shares(self, latent: Tensor) -> Tensor:
+        """Return the prior's log cluster probabilities (N, K) of latent vectors (N, D), at temperature 1."""
+        logs: Tensor = self.prior.log_responsibilities(latent)
+        return logs
+
     def _tempered(self, log_shares: Tensor) -> Tensor:
         if self.temperature == 1.0:
             return log_shares.exp()

@@ -19,6 +19,7 @@ from acova.engine.parallel import threads_for
 from acova.engine.runtime import resolve_device
 from acova.functional import Batch, distance_to_identity
 from acova.networks import MultiViewVAE
+from acova.training.confidence import starting_temperature
 from acova.training.correlations import given_correlation, starting_correlation
 from acova.training.costs import blind_costs, reconstruction_weights
 from acova.training.extremes import overflow_allowed
@@ -128,7 +129,7 @@ class Variational(Method):
             scale_is=self.scale_is,
             density_floor=settings.get("density_floor", 0.0),
             elbo_weight=settings.elbo_weight,
-            temperature=settings.get("temperature", 1.0),
+            temperature=starting_temperature(settings),
             generator=generator(job.streams.integer("weights")),
         )
 

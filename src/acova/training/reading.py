@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -53,6 +53,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fitted: dict[str, Any]
     index: Any
     unit_rows: list[bool] | None = None
+    limits: list[Annotated[float, msgspec.Meta(gt=0)] | None] = []
     categories: dict[str, dict[str, list[str]]] = {}
     feature_names: list[str] | None = None
     on_disk: list[str] = []

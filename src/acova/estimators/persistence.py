@@ -14,6 +14,7 @@ from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
+from acova.estimators._resolution import checked_settings
 from acova.estimators._settings import other_than_default, setting_parameters
 from acova.functional import LIKELIHOODS
 from acova.training.consensus import Ensemble
@@ -217,7 +218,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
     if isinstance(chosen.get("hidden"), list):
         chosen["hidden"] = tuple(chosen["hidden"])  # as the old format has it
     resolved = type(model).from_settings(**{**model.get_settings(), **chosen})
-    model._take_settings(resolved._checked_settings())
+    model._take_settings(checked_settings(resolved))
     model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
     orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
     if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():

@@ -391,7 +391,7 @@ def test_memory_does_not_grow_with_the_square_of_the_samples():
     tracemalloc.start()
     try:
         weights = agreement_weights(view_agreement(tables, observed, 5), tables, observed, 5)
-        known = view_graphs(tables, observed, 5, n_neighbors=10)
+        known = view_graphs(tables, observed, 5, n_neighbors=[10] * len(tables))
         places = spectral_embedding(combined_graph(known, observed, weights), 5)
         links_to(known, observed, tables, observed, weights)
         peak = tracemalloc.get_traced_memory()[1]

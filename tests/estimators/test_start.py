@@ -3,9 +3,9 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from acova.clustering.kmeans import components_around, likely_clusters, mixture_likelihood
+from acova.clustering.components import components_around, likely_clusters, mixture_likelihood
 from acova.metrics import clustering_accuracy
-from acova.training.correlations import code_similarity
+from acova.training.correlation_starts import code_similarity
 from acova.training.starts import averaged_codes
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Scaling:
     def fit(
         cls, views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence["Features"] | None = None
     ) -> "Scaling":
-        """Learn the map of each view from its observed rows, in one pass.
+        """Learn the map of each view from its observed rows, in one pass; in two where "auto" has to look at them.
 
         Parameters
         ----------
@@ -59,12 +59,8 @@ class Scaling:
         features : sequence of V Features, optional
             What `features_of` said of the views, for the kind "auto", if it is known already.
         """
-        for kind in kinds:
-            check_choice("Scaling", "kind", kind, SCALINGS)
+        kinds = suited_kinds(views, kinds, features)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
-        for learner, known in zip(learners, features or (), strict=False):
-            if isinstance(learner, _ByKind):
-                learner.know(known)
         if any(kind != "none" for kind in kinds):
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
@@ -84,6 +80,18 @@ class Scaling:
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
         return _unit(rows) if self.unit_rows[v] else rows
+
+
+def suited_kinds(
+    views: Views | StoredViews, kinds: Sequence[str], features: Sequence["Features"] | None = None
+) -> tuple[str, ...]:
+    """Return how each view is scaled, with what "auto" stands for in its place; parameters as for `Scaling.fit`."""
+    for kind in kinds:
+        check_choice("Scaling", "kind", kind, SCALINGS)
+    if "auto" not in kinds:
+        return tuple(kinds)
+    pairs = zip(kinds, features or features_of(views), strict=True)
+    return tuple(of_view.scaling() if kind == "auto" else kind for kind, of_view in pairs)
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
@@ -121,6 +129,12 @@ class Features:
         self.moments.partial_fit(rows.astype(np.float64, copy=False))
         self._rows += len(rows)
         self._present += np.count_nonzero(rows, axis=0)
+
+    def scaling(self) -> str:
+        """Return the kind of scaling that "auto" stands for."""
+        if self.share_a_scale():
+            return "range"
+        return "cosine" if self.are_counts_of_words() else "zscore"
 
     def share_a_scale(self) -> bool:
         """Tell whether the features are of one kind, as pixels, ratings and zeros and ones are.
@@ -267,27 +281,6 @@ class _ByDirection:
         return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
 
 
-class _ByKind:
-    def __init__(self, size: int) -> None:
-        self._features, self._by_view, self._by_direction = Features(size), _ByView(size), _ByDirection(size)
-        self._learners: list[Any] = [self._features, self._by_view, self._by_direction]
-
-    def know(self, features: Features) -> None:
-        """Take what is known of the features instead of learning it again."""
-        self._features, self._learners = features, self._learners[1:]
-
-    def add(self, rows: FloatArray) -> None:
-        for learner in self._learners:
-            learner.add(rows)
-
-    def result(self, name: str) -> _Map:
-        if self._features.share_a_scale():
-            return self._by_view.result(name)
-        if self._features.are_counts_of_words():
-            return self._by_direction.result(name)
-        return _Map(self._features.moments.mean_, self._features.moments.scale_)
-
-
 def _check_seen(name: str, seen: bool) -> None:
     if not seen:
         msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
@@ -298,11 +291,10 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "zscore": _ByFeature,
     "range": _ByView,
     "cosine": _ByDirection,
-    "auto": _ByKind,
     "unit": _ByFeatureRange,
     "unit_view": _ByViewFromItsLeast,
     "none": _Identity,
 }
-SCALINGS = tuple(_LEARNERS)
+SCALINGS = (*_LEARNERS, "auto")
 TO_UNIT = ("unit", "unit_view")
 """Scalings after which every value lies in [0, 1]."""

@@ -22,9 +22,9 @@ from acova.estimators._resolution import (
     checked_settings,
     identity_of,
     left_open,
-    own_settings,
     resolved_settings,
     seed_of,
+    settings_of_fit,
 )
 from acova.estimators._validation import check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
@@ -56,12 +56,13 @@ _CHECKPOINT_EVERY = 10
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked training data in the order of training, that order (None: as given), and the runs to train."""
+    """Checked training data in the order of training, that order (None: as given), runs to train, scalings of views."""
 
     views: Views | StoredViews
     order: NDArray[np.intp] | None
     jobs: list[Job]
     processes: Processes
+    scalings: tuple[str, ...]
 
     @property
     def epochs(self) -> int:
@@ -81,8 +82,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     ----------
     method : Method
         How networks are built and trained.
-    settings_ : dict
-        Every setting of the fit by its name, with what the recipe chose.
     """
 
     method: ClassVar[Method]
@@ -95,7 +94,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     random_state: Any
     checkpoint: str | Path | None
     verbose: bool
-    settings_: dict[str, Any]
     view_trust_: NDArray[np.float64]
     view_agreement_: NDArray[np.float64]
     view_influence_: NDArray[np.float64]
@@ -160,8 +158,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
             self._likelihoods, features = check_likelihoods(settings, views)
-        kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
-        self._scaling = learn_scaling(views, kinds, features)
+        kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
+        self._scaling = learn_scaling(views, kinds)
         self.seed_ = processes.agree(seed_of(self))
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
@@ -169,7 +167,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data)
             for run in range(settings.n_init)
         ]
-        return Prepared(views, order, jobs, processes)
+        return Prepared(views, order, jobs, processes, kinds)
 
     @property
     def _checkpoint_every(self) -> int:
@@ -180,7 +178,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def _finish(self, prepared: Prepared, runs: Sequence[TrainedRun]) -> Self:
         """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
         views, processes = prepared.views, prepared.processes
-        self._take_settings(prepared.settings)
+        self.settings_ = settings_of_fit(self, prepared, runs[0].network)
         self._take_trust(prepared.jobs[0])
         streams, pairs = Streams(self.seed_).child("score"), zip(prepared.jobs, runs, strict=True)
         self.objectives_ = np.array(
@@ -224,9 +222,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             return infer(self._ensemble, self._scaling, samples.hide(observed)).labels
 
         return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters, labels_of)
-
-    def _take_settings(self, settings: Settings) -> None:
-        self._settings, self.settings_ = settings, own_settings(self, settings)
 
     def _take_trust(self, job: Job) -> None:
         n_views, data = len(job.sizes), job.data

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import nn
 
 from acova.base import OptionError
 from acova.base.errors import check_choice
 from acova.base.seeds import draw_seed
+from acova.engine.runtime import precision_for
 from acova.estimators._settings import NESTED, plain, training_parameters
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
@@ -14,7 +16,7 @@ from acova.training.checkpoint import Checkpoint
 from acova.training.job import Settings
 
 if TYPE_CHECKING:
-    from acova.estimators._deep import DeepClusterer
+    from acova.estimators._deep import DeepClusterer, Prepared
 
 _NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
 """Settings that may change between an interrupted fit and its continuation."""
@@ -76,11 +78,17 @@ def seed_of(model: "DeepClusterer") -> int:
     return draw_seed(model.random_state, type(model).__name__)
 
 
-def own_settings(model: "DeepClusterer", settings: Settings) -> dict[str, Any]:
-    """Return the resolved settings that a method offers."""
-    return {name: settings.values[name] for name in model.setting_names()}
-
-
 def identity_of(model: "DeepClusterer", settings: Settings) -> dict[str, Any]:
     """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
-    return {name: value for name, value in own_settings(model, settings).items() if name not in _NO_PART_OF_A_FIT}
+    return {name: settings.values[name] for name in model.setting_names() if name not in _NO_PART_OF_A_FIT}
+
+
+def settings_of_fit(model: "DeepClusterer", prepared: "Prepared", network: nn.Module) -> dict[str, Any]:
+    """Return `settings_`: what was given, and what recipe, data and machine made of it."""
+    job, values = prepared.jobs[0], prepared.settings.values
+    found = {
+        "likelihood": dict(zip(model.view_names_, job.likelihoods, strict=True)),
+        "device": job.device.type if values.get("device") == "auto" else values.get("device"),
+        "precision": precision_for(values["precision"], job.device, network),
+    }
+    return model._told_settings({**values, **found}, prepared.scalings)

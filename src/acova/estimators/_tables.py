@@ -1,6 +1,6 @@
 """k-means on tables made of the views: what the methods without a network share."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,7 +39,7 @@ class TableClusterer(MultiViewClusterer):
     """
 
     n_init: int
-    standardize: bool | str
+    standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str]
     verbose: bool
     balance = False
     normalize_rows = False
@@ -63,9 +63,8 @@ class TableClusterer(MultiViewClusterer):
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = learn_scaling(
-            views, scaling_kinds(type(self).__name__, self.standardize, ("gaussian",) * views.n_views)
-        )
+        kinds = scaling_kinds(type(self).__name__, self.standardize, views)
+        self._scaling = learn_scaling(views, kinds)
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -81,6 +80,7 @@ class TableClusterer(MultiViewClusterer):
         records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
+        self.settings_ = self._told_settings({**self.get_settings(), **self._chosen()}, kinds)
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
@@ -129,6 +129,10 @@ class TableClusterer(MultiViewClusterer):
     def _finish(self, views: Views, tables: Mapping[str, Table], back: NDArray[np.intp]) -> None:
         """Tell the result, in the order of the input."""
         self.labels_ = self._picked(self._assigned(tables))[back]
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return the settings that were left to the data."""
+        return {}
 
     def _held_labels(self) -> NDArray[np.int64]:
         """Return the training samples' labels in all tables, (n, tables)."""

@@ -43,7 +43,7 @@ class MoE(DeepClusterer):
         far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
         hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
         negative, by position or by name.
-    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, one per view, or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
         view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
@@ -96,7 +96,7 @@ class MoE(DeepClusterer):
         alpha: float = 10.0,
         likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
         view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
-        standardize: bool | str | None = None,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] | None = None,
         n_init: int | str | None = None,
         consensus: bool | None = None,
         epochs: int | None = None,
@@ -159,7 +159,7 @@ class WeightedFusion(DeepClusterer):
         far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
         hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
         negative, by position or by name.
-    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, one per view, or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
         view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
@@ -214,7 +214,7 @@ class WeightedFusion(DeepClusterer):
         alpha: float = 10.0,
         likelihood: str | Sequence[str] | Mapping[str, str] | None = None,
         view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
-        standardize: bool | str | None = None,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] | None = None,
         n_init: int | str | None = None,
         consensus: bool | None = None,
         epochs: int | None = None,

@@ -213,6 +213,14 @@ def test_a_cpu_rounds_large_networks_if_it_has_the_instructions(monkeypatch, has
     assert [precision_for(word, cpu, large) for word in ("bf16", "tf32", "float32")] == ["bf16", "tf32", "float32"]
 
 
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_gpu_rounds_or_multiplies_in_tf32(monkeypatch, has_it):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_it)
+    small, cuda = torch.nn.Linear(4, 4), torch.device("cuda")
+    assert precision_for("auto", cuda, small) == ("bf16" if has_it else "tf32")
+    assert precision_for("float32", cuda, small) == "float32"
+
+
 def test_a_torch_that_cannot_tell_rounds_nothing(monkeypatch):
     monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported", raising=False)
     assert network_dtype("bf16", torch.device("cpu"), torch.nn.Linear(500, 2000)) == torch.float32

@@ -24,7 +24,7 @@ from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
-from acova.estimators.rules import Rule, rules_of
+from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.method import refusal_of_disk
 
 _IN_MEMORY = 2**28
@@ -200,6 +200,10 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
         """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
         return load_model(cls, folder, device)
+
+    def _check_settings(self) -> None:
+        """Raise `OptionError` for the first setting with a value that it cannot have."""
+        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
     def _told_settings(self, values: Mapping[str, Any], scalings: Sequence[str]) -> dict[str, Any]:
         """Return `settings_` from resolved values and from how each view was scaled."""

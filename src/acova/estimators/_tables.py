@@ -20,7 +20,6 @@ from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._validation import scaling_kinds
-from acova.estimators.rules import check_settings, rules_of
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.progress import progress_bar
@@ -58,7 +57,7 @@ class TableClusterer(MultiViewClusterer):
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        self._check()
+        self._check_settings()
         given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
@@ -106,10 +105,6 @@ class TableClusterer(MultiViewClusterer):
             yield self._told(self._assigned(self._tables(views)), views.index)
 
     # --- what differs ---------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        """Raise `OptionError` for the first setting with a value that it cannot have."""
-        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
     def _check_data(self, views: Views) -> None:
         """Refuse data this method cannot cluster."""
@@ -173,7 +168,7 @@ class TableClusterer(MultiViewClusterer):
         return tensors, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         self._unpack_centers(tensors)
         self._means = [array_of(tensors, f"mean.{v}", (size,)) for v, size in enumerate(self.view_sizes_)]
 

@@ -25,7 +25,7 @@ from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
-from acova.estimators.rules import COUNT, Rule, check_settings, each_view, either, rules_of
+from acova.estimators.rules import COUNT, Rule, each_view, either
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.influence import Influence, influence_of_views
@@ -169,7 +169,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        self._check()
+        self._check_settings()
         given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
@@ -242,9 +242,6 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         yield table_of_assignments(index, placed.probabilities, placed.weights, self.view_names_)
 
     # --- fitting --------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
     def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> sp.csr_matrix:
         """Learn the graphs of the views and the points of the samples; return the graph of all views."""
@@ -326,7 +323,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         n_views = len(self.view_sizes_)
         self._observed = array_of(tensors, "observed", (-1, n_views), "b")
         self._clusters = array_of(tensors, "clusters", (len(self._observed),), "i")

@@ -267,7 +267,7 @@ class KNNImpute(TableClusterer):
         return {"centers.0": torch.from_numpy(self._centers[0]), "known": torch.from_numpy(self._known)}, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         self._unpack_centers(tensors)
         self._known = array_of(tensors, "known", (-1, sum(self.view_sizes_)))
 

@@ -205,7 +205,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """Raise `OptionError` for the first setting with a value that it cannot have."""
         check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
 
-    def _told_settings(self, values: Mapping[str, Any], scalings: Sequence[str]) -> dict[str, Any]:
+    def _settings_of_fit(self, values: Mapping[str, Any], scalings: Sequence[str]) -> dict[str, Any]:
         """Return `settings_` from resolved values and from how each view was scaled."""
         sizes = self._given_sizes if self.view_sizes is None else self.view_sizes
         found = {**values, "standardize": dict(zip(self.view_names_, scalings, strict=True)), "view_sizes": sizes}

@@ -91,4 +91,4 @@ def settings_of_fit(model: "DeepClusterer", prepared: "Prepared", network: nn.Mo
         "device": job.device.type if values.get("device") == "auto" else values.get("device"),
         "precision": precision_for(values["precision"], job.device, network),
     }
-    return model._told_settings({**values, **found}, prepared.scalings)
+    return model._settings_of_fit({**values, **found}, prepared.scalings)

@@ -79,7 +79,7 @@ class TableClusterer(MultiViewClusterer):
         records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
-        self.settings_ = self._told_settings({**self.get_settings(), **self._chosen()}, kinds)
+        self.settings_ = self._settings_of_fit({**self.get_settings(), **self._chosen()}, kinds)
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
         self.provenance_ = provenance("cpu")
         self.warnings_ = [

@@ -180,7 +180,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         kinds = scaling_kinds(who, self.standardize, views)
         self._scaling = learn_scaling(views, kinds)
         counts = dict(zip(views.names, self._neighbour_counts(views.observed.sum(axis=0)), strict=True))
-        self.settings_ = self._told_settings({**self.get_settings(), "n_neighbors": counts}, kinds)
+        self.settings_ = self._settings_of_fit({**self.get_settings(), "n_neighbors": counts}, kinds)
         self.seed_ = draw_seed(self.random_state, who)
         tables = scaled(views, self._scaling)
         with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:

@@ -295,6 +295,6 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "unit_view": _ByViewFromItsLeast,
     "none": _Identity,
 }
-SCALINGS = (*_LEARNERS, "auto")
+SCALINGS = ("zscore", "range", "cosine", "auto", "unit", "unit_view", "none")
 TO_UNIT = ("unit", "unit_view")
 """Scalings after which every value lies in [0, 1]."""

@@ -44,7 +44,7 @@ class AnotherKMeans(KMeans):
 
     def fit(self, X, y=None, sample_weight=None):
         self.random_state = (self.random_state + self.restarts_later) % 2**32
-        super().fit(X)
+        super().fit(X, sample_weight=sample_weight)
         order = np.roll(np.arange(self.n_clusters)[::-1], 1)
         self.cluster_centers_ = self.cluster_centers_[order] * (1 + 1e-15)
         self.labels_ = np.argsort(order)[self.labels_].astype(self.labels_.dtype)

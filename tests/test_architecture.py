@@ -25,6 +25,23 @@ def test_every_file_has_its_place_in_the_list_of_rooms():
     assert rooms() == expected
 
 
+def test_the_command_that_counts(monkeypatch):
+    from acova import ACOVA, Training
+
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    counting = __import__("architecture")
+    counted = {room: number for room, number, _ in counting.rooms(PACKAGE)}
+    assert {room: counted[room] - 1 for room in rooms()} == {room: len(files) for room, files in rooms().items()}
+    functions, attributes = counting.hooks()
+    assert {"build", "phases"} <= set(functions)
+    assert "epochs" in attributes
+    assert counting.keywords(Training)[0] == "pretrain_epochs"
+    assert counting.depth(ACOVA) == 3
+    way = counting.way_to_the_first_product(PACKAGE)
+    assert 5 < way.package_frames < way.frames < 100
+    assert 5 < way.files < sum(counted.values())
+
+
 def test_files_that_the_page_names_exist():
     text = PAGE.read_text()
     for name in re.findall(r"`((?:\w+/)+\w+\.py)`", text):

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from acova.base import OptionError, Streams
+from acova.base import FileError, OptionError, Streams
 from acova.base.errors import check_choice, check_number
+from acova.base.files import replaced_file, write_whole
+from acova.base.outputs import new_file
 
 
 def test_a_stream_depends_on_its_name_and_seed_alone():
@@ -48,3 +50,39 @@ def test_numpy_integers_are_integers(value):
 def test_a_wrong_rate_is_refused(value):
     with pytest.raises(OptionError, match="rate must be a number above 0; got"):
         check_number("x", "rate", value, minimum=0, strict=True)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "table.csv"
+    write_whole(path, b"old")
+
+    def fail():
+        with replaced_file(path) as part:
+            part.write_text("half")
+            assert (part.parent, part.suffix, path.read_text()) == (tmp_path, ".csv", "old")
+            raise ValueError("no number")
+
+    with pytest.raises(ValueError, match="no number"):
+        fail()
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+    with replaced_file(path) as part:
+        part.write_text("new")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
+
+
+def test_a_link_keeps_pointing_to_the_file_whose_content_is_replaced(tmp_path):
+    (tmp_path / "link.json").symlink_to(tmp_path / "file.json")
+    write_whole(tmp_path / "link.json", b"{}")
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "file.json").read_bytes() == b"{}"
+
+
+def test_only_outputs_of_a_users_choice_get_a_folder(tmp_path):
+    with pytest.raises(FileError, match=r"writing .*state.json failed: No such file or directory"):
+        write_whole(tmp_path / "gone" / "state.json", b"{}")
+    with new_file(tmp_path / "new" / "labels.csv") as part:
+        part.write_text("label")
+    assert (tmp_path / "new" / "labels.csv").read_text() == "label"

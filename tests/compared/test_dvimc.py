@@ -6,20 +6,21 @@ import torch
 
 from acova import ACOVA, DVIMC
 from acova.base import Streams
+from acova.compared.dvimc import VariancePrior, VarianceVAE
 from acova.data import make_observed
 from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer
 from acova.estimators.recipes import RECIPES
 from acova.functional import Batch, kl_diagonal, log_joint
-from acova.networks import MixturePrior, MultiViewVAE
+from acova.networks import MultiViewVAE
 from acova.training.inference import batch_of
 from conftest import SMALL
 
 TINY = {name: value for name, value in SMALL.items() if name != "warmup_epochs"}
 
 
-def network_of(n_clusters=4, **settings):
+def network_of(kind=VarianceVAE, n_clusters=4, **settings):
     torch.manual_seed(0)
-    return MultiViewVAE(
+    return kind(
         (7, 5, 9), 3, n_clusters, hidden=(8,), likelihoods=["gaussian"] * 3, alpha=2.0,
         correlation=torch.eye(3), learn_correlation=False, **settings,
     ).double()  # fmt: skip
@@ -34,13 +35,13 @@ def data(missing=0.7, n=40):
 
 def test_variance_heads_give_variances():
     """The same weights read as standard deviations or as variances."""
-    std, variance = network_of(), network_of(scale_is="variance")
+    std, variance = network_of(MultiViewVAE), network_of(density_floor=0.0)
     (views, observed, _), _ = data()
     with torch.no_grad():
         as_std, as_variance = std.encode(views, observed)[1], variance.encode(views, observed)[1].square()
     seen = observed.unsqueeze(-1).expand_as(as_std)
     torch.testing.assert_close(as_std[seen], as_variance[seen], rtol=0, atol=2e-4)
-    prior = MixturePrior(4, 3, scale_is="variance")
+    prior = VariancePrior(4, 3)
     torch.testing.assert_close(prior()[2], torch.ones(4, 3))
     prior.place(torch.zeros(4, 3), torch.full((4, 3), 0.3))
     torch.testing.assert_close(prior()[2], torch.full((4, 3), 0.3))
@@ -48,7 +49,7 @@ def test_variance_heads_give_variances():
 
 def test_the_objective_is_its_formula():
     """Written out from the paper's equations, in numpy and plain torch, for one batch."""
-    network = network_of(fusion="product", scale_is="variance", density_floor=1e-10)
+    network = network_of(fusion="product", density_floor=1e-10)
     with torch.no_grad():
         network.prior.means.normal_()
         network.prior.scale.normal_()
@@ -84,7 +85,7 @@ def test_the_objective_is_its_formula():
 
 
 def test_equal_experts_and_a_single_cluster_have_their_closed_forms():
-    network = network_of(n_clusters=1, fusion="product", scale_is="variance")
+    network = network_of(n_clusters=1, fusion="product", density_floor=0.0)
     (views, _, _), noise = data()
     complete = torch.ones(40, 3, dtype=torch.bool)
     mean, std = torch.zeros(40, 3, 3).double(), torch.full((40, 3, 3), 0.5).double()
@@ -101,15 +102,19 @@ def test_equal_experts_and_a_single_cluster_have_their_closed_forms():
 
 
 def test_a_floor_makes_responsibilities_equal_far_away_and_keeps_them_near():
-    prior = MixturePrior(2, 3).double()
+    exact, floored = network_of(n_clusters=2, density_floor=0.0), network_of(n_clusters=2, density_floor=1e-10)
+    prior = floored.prior
+    exact.prior = prior
     prior.place(torch.tensor([[0.0] * 3, [1.0] * 3]), torch.ones(2, 3))
     with torch.no_grad():
         near, far = torch.zeros(1, 3).double(), torch.full((1, 3), 30.0).double()
         torch.testing.assert_close(
-            prior.log_responsibilities(near, 1e-10), prior.log_responsibilities(near), rtol=0, atol=1e-8
+            floored._log_responsibilities(near), exact._log_responsibilities(near), rtol=0, atol=1e-8
         )
+        torch.testing.assert_close(exact._log_responsibilities(far), prior.log_responsibilities(far))
+        assert floored.assign(far)[0, 1] == 1.0
         assert prior.log_responsibilities(far)[0, 1] > -1e-10
-        torch.testing.assert_close(prior.log_responsibilities(far, 1e-10).exp(), torch.full((1, 2), 0.5).double())
+        torch.testing.assert_close(floored._log_responsibilities(far).exp(), torch.full((1, 2), 0.5).double())
 
 
 def test_learning_rates_fall_in_steps():
@@ -149,7 +154,16 @@ def test_settings_are_the_authors(toy):
 def test_keywords_are_acovas_but_for_what_is_fixed():
     offered = set(ACOVA.setting_names())
     gone = {"correlation", "n_correlations", "missing", "correlation_start", "correlation_learning_rate"}
-    recipe = {*RECIPES["paper"], "recipe", "warmup_kl", "n_neighbors", "view_weights", "elbo_weight"} - {
+    recipe = {
+        *RECIPES["paper"],
+        "final_clusters",
+        "temperature",
+        "recipe",
+        "warmup_kl",
+        "n_neighbors",
+        "view_weights",
+        "elbo_weight",
+    } - {
         "hidden",
         "pretrain_epochs",
         "epochs",

@@ -269,3 +269,52 @@ def test_unit_is_the_min_max_scaling_of_observed_rows():
     ours = Scaling.fit(views, ("unit", "none")).transform(views)[0]
     np.testing.assert_allclose(ours[seen], MinMaxScaler().fit_transform(view[seen]), atol=1e-6)
     assert (ours[~seen] == 0).all()
+
+
+# --- samples of unusual length ------------------------------------------------------------------
+
+
+def with_outliers(n_outliers=8, n_samples=200, size=30):
+    rows = np.random.default_rng(5).normal(2.0, 3.0, size=(n_samples, size))
+    rows[:n_outliers] = 2.0 + 10 * (rows[:n_outliers] - 2.0)
+    return rows
+
+
+def test_robust_scaling_is_learned_without_unusual_rows_which_are_shortened():
+    rows = with_outliers()
+    scaling = Scaling.fit(Views.of([rows]), ("robust",))
+    np.testing.assert_allclose(scaling.centers[0], rows[8:].mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(scaling.scales[0], rows[8:].std(axis=0), rtol=1e-9)
+    scores = (rows - rows[8:].mean(axis=0)) / rows[8:].std(axis=0)
+    limit = 2 * np.median(np.linalg.norm(scores, axis=1))
+    assert scaling.limits[0] == pytest.approx(limit)
+    (scaled,) = scaling.transform(Views.of([rows]))
+    np.testing.assert_allclose(scaled[8:], scores[8:], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(scaled[:8], axis=1), limit, rtol=1e-5)
+    directions = scores[:8] / np.linalg.norm(scores[:8], axis=1, keepdims=True)
+    np.testing.assert_allclose(scaled[:8] / limit, directions, atol=1e-5)
+
+
+def test_robust_scaling_is_the_zscore_where_no_row_is_unusual():
+    views = Views.of([with_outliers(0)])
+    robust, plain = Scaling.fit(views, ("robust",)), Scaling.fit(views, ("zscore",))
+    np.testing.assert_array_equal(robust.transform(views)[0], plain.transform(views)[0])
+    assert robust.limits == (np.inf,)
+
+
+def test_moments_of_robust_scaling_are_those_of_the_shortened_rows():
+    views = Views.of([with_outliers()])
+    scaling = Scaling.fit(views, ("robust",))
+    (scaled,) = scaling.transform(views)
+    ((mean, variance),) = scaled_moments(views, scaling)
+    np.testing.assert_allclose(mean, scaled.astype(np.float64).mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(variance, scaled.astype(np.float64).var(axis=0), rtol=1e-5)
+
+
+def test_a_feature_that_only_unusual_rows_have_keeps_its_scale():
+    rows = with_outliers()
+    rows[:, 0] = 0.0
+    rows[:8, 0] = 100.0
+    scaling = Scaling.fit(Views.of([rows]), ("robust",))
+    assert scaling.scales[0][0] == pytest.approx(rows[:, 0].std())
+    assert np.isfinite(scaling.transform(Views.of([rows]))[0]).all()

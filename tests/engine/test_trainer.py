@@ -9,7 +9,7 @@ import torch
 
 from acova.base import OptionError, Streams, TrainingError
 from acova.engine import ParameterGroup, Phase, RunData, Runs, Trainer, generator
-from acova.engine.runtime import network_dtype, resolve_device, runs_that_fit
+from acova.engine.runtime import network_dtype, precision_for, resolve_device, runs_that_fit
 
 
 class Linear(torch.nn.Module):
@@ -208,6 +208,17 @@ def test_a_cpu_rounds_large_networks_if_it_has_the_instructions(monkeypatch, has
     assert network_dtype("auto", cpu, small) == torch.float32
     assert network_dtype("bf16", cpu, small) == rounded
     assert network_dtype("tf32", cpu, large) == network_dtype("float32", cpu, large) == torch.float32
+    assert precision_for("auto", cpu, large) == ("bf16" if has_it else "float32")
+    assert precision_for("auto", cpu, small) == "float32"
+    assert [precision_for(word, cpu, large) for word in ("bf16", "tf32", "float32")] == ["bf16", "tf32", "float32"]
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_a_gpu_rounds_or_multiplies_in_tf32(monkeypatch, has_it):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_it)
+    small, cuda = torch.nn.Linear(4, 4), torch.device("cuda")
+    assert precision_for("auto", cuda, small) == ("bf16" if has_it else "tf32")
+    assert precision_for("float32", cuda, small) == "float32"
 
 
 def test_a_torch_that_cannot_tell_rounds_nothing(monkeypatch):

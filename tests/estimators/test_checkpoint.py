@@ -220,16 +220,17 @@ def test_a_full_disk_is_the_librarys_error_and_the_fit_can_go_on(toy, tmp_path, 
         with pytest.raises(FileError, match=r"writing .*state.* failed: No space left on device"):
             ACOVA.from_settings(3, **settings).fit(toy[0])
     assert (tmp_path / "state").exists() == (moment == "state")
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob(".*.part*"))
     model = ACOVA.from_settings(3, **settings).fit(toy[0])
     whole = ACOVA.from_settings(3, **{**settings, "checkpoint": None}).fit(toy[0])
     np.testing.assert_array_equal(model.probabilities_, whole.probabilities_)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_part_of_a_head_that_a_kill_left_is_no_hindrance(toy, tmp_path):
+@pytest.mark.parametrize("name", [".checkpoint.json.99.part", ".0123abcd.part.json"])  # before, and today
+def test_the_part_of_a_head_that_a_kill_left_is_no_hindrance(toy, tmp_path, name):
     (tmp_path / "state").mkdir()
-    (tmp_path / "state" / ".checkpoint.json.99.part").write_text("{")
+    (tmp_path / "state" / name).write_text("{")
     ACOVA.from_settings(3, **SMALL, checkpoint=tmp_path / "state").fit(toy[0])
     assert list(tmp_path.iterdir()) == []
 

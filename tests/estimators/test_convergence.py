@@ -99,3 +99,11 @@ def test_the_warning_of_a_network_points_at_the_call_of_fit():
             views.take(np.zeros(9, dtype=int))
         )
     assert {each.filename for each in caught} == {__file__}
+
+
+def test_a_loss_that_ends_far_above_its_start_is_named():
+    history = pd.DataFrame({"phase": ["warmup"] * 2 + ["train"] * 8, "total": [10.0, 5000.0, *[1.0] * 8]})
+    (doubt,) = doubts_about(np.arange(40) % 2, 2, history)
+    assert "diverged: the loss rose in phase 'warmup' from 10 to 5000. Lower learning_rate" in doubt
+    history.loc[1, "total"] = 90.0
+    assert doubts_about(np.arange(40) % 2, 2, history) == []

@@ -254,6 +254,25 @@ def test_views_of_which_nothing_is_known_count_the_same():
     np.testing.assert_array_equal(agreement_weights(np.eye(1), constant[:1], observed[:, :1], 3), [1])
 
 
+def test_copies_of_a_view_count_as_one_and_do_not_support_each_other():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(4, size=300)
+    rna, protein = (rng.normal(size=(4, size))[groups] + rng.normal(size=(300, size)) for size in (40, 20))
+    category = np.eye(4)[rng.integers(4, size=300)]
+
+    def weights(*tables):
+        observed = np.ones((300, len(tables)), bool)
+        return agreement_weights(view_agreement(tables, observed, 4), tables, observed, 4)
+
+    plain = weights(rna, protein)
+    np.testing.assert_allclose(plain, [1, 1])
+    np.testing.assert_allclose(weights(rna, protein, protein, protein[:, ::-1]), [1, 1 / 3, 1 / 3, 1 / 3])
+    twice = weights(rna, protein, category, category[:, ::-1])
+    assert twice[:2].min() > 0.9
+    assert twice[2:].max() < 0.1
+    np.testing.assert_allclose(weights(rna, rna), [1, 1])
+
+
 # --- the graph of all views ---------------------------------------------------------------------
 
 
@@ -391,7 +410,7 @@ def test_memory_does_not_grow_with_the_square_of_the_samples():
     tracemalloc.start()
     try:
         weights = agreement_weights(view_agreement(tables, observed, 5), tables, observed, 5)
-        known = view_graphs(tables, observed, 5, n_neighbors=10)
+        known = view_graphs(tables, observed, 5, n_neighbors=[10] * len(tables))
         places = spectral_embedding(combined_graph(known, observed, weights), 5)
         links_to(known, observed, tables, observed, weights)
         peak = tracemalloc.get_traced_memory()[1]

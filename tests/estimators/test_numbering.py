@@ -6,7 +6,8 @@ import torch
 from quick import make
 
 from acova import ACOVA, BSV
-from acova.clustering.kmeans import k_means, likely_clusters
+from acova.clustering.components import likely_clusters
+from acova.clustering.kmeans import k_means
 from acova.clustering.numbering import cluster_order, is_in_order, renumbered
 from acova.estimators import list_methods
 from acova.estimators._deep import DeepClusterer

@@ -5,14 +5,15 @@ import re
 from types import FunctionType, MappingProxyType
 
 import numpy as np
+import pandas as pd
 import pytest
 from quick import EXAMPLE, PLACE, make_tiny, package, parameter_name, trains_a_network
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import acova
-from acova import ACOVA, Training
-from acova.base import OptionError
+from acova import ACOVA, Training, Views
+from acova.base import DataError, OptionError
 from acova.data import stack_views
 from acova.estimators import RECIPES, list_methods
 from acova.estimators._settings import NESTED, setting_parameters
@@ -23,6 +24,10 @@ from conftest import make_toy
 
 MOST_KEYWORDS = 20
 """Of `ACOVA`: what a user reads without having asked for expert settings."""
+BY_VIEW = {"likelihood", "standardize"}
+"""Settings that a fit tells of every view."""
+NONE_SAYS_WHAT_IT_MEANS = {"checkpoint", "clip_norm", "patience", "random_state"}
+"""Settings that are None after a fit for no folder, no longest gradient, no early stopping, no fixed seed."""
 DECIDED = {name for recipe in RECIPES.values() for name in recipe} | {*OTHERWISE}
 """Settings that a recipe decides."""
 
@@ -221,26 +226,81 @@ def test_a_search_tries_the_values_of_a_setting(name, complete):
 # --- what a fit makes of them -------------------------------------------------------------------
 
 
-def given_as_resolved(given, resolved):
-    """Tell whether a setting that somebody gave is the same after the fit."""
-    return resolved == given or (isinstance(given, str) and given == "auto")
+def undecided(value):
+    """Tell whether a setting, or that of one of the views, still says "auto" or nothing."""
+    parts = value.values() if isinstance(value, dict) else [value]
+    return any(part is None or (isinstance(part, str) and part == "auto") for part in parts)
 
 
-def test_a_fit_tells_every_setting(name, complete):
-    if not trains_a_network(name):
-        pytest.skip("has no settings that a fit would change")
-    model = make_tiny(name).fit(complete)
-    given = model.get_settings()
-    assert list(model.settings_) == METHODS[name].setting_names()
-    for setting, value in model.settings_.items():
-        if given[setting] is None:
-            assert (value is None) == (setting not in DECIDED), setting
-        else:
-            assert given_as_resolved(given[setting], value), setting
-    again = METHODS[name].from_settings(**model.settings_).fit(complete)
-    np.testing.assert_array_equal(again.labels_, model.labels_)
-    np.testing.assert_array_equal(again.latent_, model.latent_)
-    assert again.settings_ == model.settings_
+@pytest.fixture(scope="module")
+def kinds_of_views():
+    """Views that "auto" tells apart: pixels, numbers and words; a third of the samples lacks each of the last two."""
+    rng = np.random.default_rng(0)
+    group = np.arange(60)[:, None] % 3
+    views = {
+        "pixels": np.clip(rng.normal(group / 2, 0.3, size=(60, 5)), 0, 1).round(2),
+        "numbers": rng.normal(9 * group, [1, 50, 2, 8], size=(60, 4)),
+        "words": rng.poisson(np.where(np.arange(30) // 10 == group, 0.5, 0.01)).astype(float),
+    }
+    observed = np.ones((60, 3), dtype=bool)
+    observed[::3, 1] = observed[1::3, 2] = False
+    return Views.of(views, observed)
+
+
+def test_settings_after_a_fit_are_what_was_computed_with(name, kinds_of_views, tmp_path):
+    model = make_tiny(name).fit(kinds_of_views)
+    given, settings = model.get_settings(), model.settings_
+    assert list(settings) == METHODS[name].setting_names()
+    assert {setting for setting, value in settings.items() if undecided(value)} <= NONE_SAYS_WHAT_IT_MEANS
+    assert settings["view_sizes"] == (5, 4, 30)
+    for setting in BY_VIEW & {*settings}:
+        assert list(settings[setting]) == ["pixels", "numbers", "words"]
+    for setting in {*settings} - BY_VIEW:
+        if not undecided(given[setting]):
+            assert settings[setting] == given[setting], setting
+    again = METHODS[name].from_settings(**settings).fit(kinds_of_views)
+    assert again.settings_ == settings
+    assert repr(again.settings_) == repr(settings)
+    for result in ("labels_", "probabilities_", "latent_", "labels_by_view_"):
+        if hasattr(model, result):
+            np.testing.assert_array_equal(getattr(again, result), getattr(model, result))
+    model.save(tmp_path / "run")
+    loaded = METHODS[name].load(tmp_path / "run", device="cpu")
+    assert repr(loaded.settings_) == repr(settings)
+
+
+def test_views_get_the_likelihood_and_the_scaling_that_auto_stands_for(kinds_of_views):
+    model = make_tiny("ACOVA").fit(kinds_of_views)
+    assert model.settings_["likelihood"] == {"pixels": "bernoulli", "numbers": "gaussian", "words": "gaussian"}
+    assert model.settings_["standardize"] == {"pixels": "none", "numbers": "robust", "words": "cosine"}
+    model = make_tiny("AgreementGraph", standardize=("auto", True, False)).fit(kinds_of_views)
+    assert model.settings_["standardize"] == {"pixels": "range", "numbers": "zscore", "words": "none"}
+    assert model.settings_["n_neighbors"] == {"pixels": 10, "numbers": 6, "words": 6}
+    alone = make_tiny("AgreementGraph", n_neighbors=[10, 6, 6], standardize=["range", "zscore", "none"])
+    np.testing.assert_array_equal(alone.fit(kinds_of_views).probabilities_, model.probabilities_)
+
+
+def test_settings_by_view_are_checked(kinds_of_views):
+    with pytest.raises(OptionError, match=r"Concat: standardize must have one entry per view \(3\); got 2\."):
+        make_tiny("Concat", standardize=(True, False)).fit(kinds_of_views)
+    with pytest.raises(OptionError, match=r"ACOVA: standardize must name every view once .*'words'"):
+        make_tiny("ACOVA", standardize={"pixels": True}).fit(kinds_of_views)
+    with pytest.raises(OptionError, match=r"MVP: standardize must be .*True or False; got 'rnage'"):
+        make_tiny("MVP", standardize=["rnage", True, True]).fit(kinds_of_views)
+    with pytest.raises(OptionError, match=r"AgreementGraph: n_neighbors must be .*; got 0"):
+        make_tiny("AgreementGraph", n_neighbors=[0, 5, 5]).fit(kinds_of_views)
+    partly = make_tiny("ACOVA", likelihood="bernoulli", standardize=("unit", "zscore", "unit_view"))
+    with pytest.raises(DataError, match=r"ACOVA: .*'numbers'.*needs values in"):
+        partly.fit(kinds_of_views)
+
+
+def test_one_table_with_categories_is_fitted_alike_with_resolved_settings():
+    frame = pd.DataFrame({"size": np.arange(40.0) % 7, "kind": ["a", "b"] * 20, "tone": ["x", "y", "z", "y"] * 10})
+    for views, sizes in ((frame, (3,)), ({"one": frame, "two": frame[["size"]]}, (3, 1))):
+        model = make_tiny("Concat").fit(views)
+        assert model.settings_["view_sizes"] == sizes
+        again = acova.Concat.from_settings(**model.settings_).fit(views)
+        np.testing.assert_array_equal(again.labels_, model.labels_)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -249,9 +309,12 @@ def test_a_fit_tells_what_each_recipe_chose(recipe, complete):
     model = ACOVA.from_settings(3, recipe=recipe, **quick).fit(complete)
     settings = model.settings_
     assert not [setting for setting in DECIDED if settings[setting] is None]
-    for setting in ("hidden", "n_init", "neighbor_weight"):
+    for setting in ("hidden", "n_init", "neighbor_weight", "temperature"):
         assert not isinstance(settings[setting], str), setting
-    suited = {"hidden", "n_init", "neighbor_weight", "learning_rate", *quick}
+    assert {setting for setting, value in settings.items() if undecided(value)} <= NONE_SAYS_WHAT_IT_MEANS
+    by_view = {"standardize": "zscore" if recipe == "paper" else "robust", "likelihood": "gaussian"}
+    assert {o: settings[o] for o in by_view} == {o: dict.fromkeys(model.view_names_, by_view[o]) for o in by_view}
+    suited = {"hidden", "n_init", "neighbor_weight", "learning_rate", "temperature", *by_view, *quick}
     expected = {o: value for o, value in {**OTHERWISE, **RECIPES[recipe]}.items() if o not in suited}
     assert {o: settings[o] for o in expected} == expected
     few = {"hidden": (64, 64, 256), "neighbor_weight": 0.5, "learning_rate": 1e-3}  # for few samples

@@ -3,9 +3,9 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
-from acova.clustering.kmeans import components_around, likely_clusters, mixture_likelihood
+from acova.clustering.components import components_around, likely_clusters, mixture_likelihood
 from acova.metrics import clustering_accuracy
-from acova.training.correlations import code_similarity
+from acova.training.correlation_starts import code_similarity
 from acova.training.starts import averaged_codes
 
 
@@ -56,7 +56,7 @@ def test_clusters_are_found_in_narrow_dimensions_and_in_wide_ones():
 
 
 def test_many_samples_are_clustered_by_evenly_spread_ones(monkeypatch):
-    monkeypatch.setattr("acova.clustering.kmeans._ROWS", 60)
+    monkeypatch.setattr("acova.clustering.components._ROWS", 60)
     points, labels = narrow_and_wide()
     found = likely_clusters(points, 3, 0)
     assert len(found) == 600

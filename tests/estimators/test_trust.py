@@ -9,6 +9,7 @@ from acova.base import OptionError, TrainingError
 from acova.clustering.agreement import agreement_weights, view_agreement
 from acova.clustering.spectral import graph_clusters
 from acova.data import Scaling
+from acova.estimators._resolution import resolved_settings
 from acova.metrics import clustering_accuracy
 from acova.training.costs import reconstruction_weights
 from acova.training.sizes import auto_runs
@@ -57,11 +58,11 @@ def test_trust_is_the_agreement_of_the_scaled_views():
     views = Views.of({**arrays, "useless": useless("category")})
     scaling = Scaling.fit(views, ("zscore",) * 3)
     tables = [table.astype(np.float64) for table in scaling.transform(views)]
-    agreement, trust = trusted_views(ACOVA(4, view_weights="agreement")._resolved(), views, scaling)
+    agreement, trust = trusted_views(resolved_settings(ACOVA(4, view_weights="agreement")), views, scaling)
     np.testing.assert_array_equal(agreement, view_agreement(tables, views.observed, 4))
     np.testing.assert_array_equal(trust, agreement_weights(agreement, tables, views.observed, 4))
     assert trust.max() == 1
-    known, none = trusted_views(ACOVA(4, view_weights="equal")._resolved(), views, scaling)
+    known, none = trusted_views(resolved_settings(ACOVA(4, view_weights="equal")), views, scaling)
     assert none is None
     np.testing.assert_array_equal(known, 1)
 

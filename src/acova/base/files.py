@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tomllib
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,18 +41,29 @@ def file_errors(doing: str) -> Iterator[None]:
         raise FileError(msg) from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place, make sure it is on disk, and move it there: the old content stays until then."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Give a scratch file beside `path` that takes its place when the block succeeds and the file is on disk.
+
+    The old content stays until then. A link keeps pointing to the file, whose content is replaced.
+    """
+    target = Path(os.path.realpath(path))
+    # A name of its own length: one made from a long name would be too long. Writers of some formats look at its end.
+    part = target.with_name(f".{uuid.uuid4().hex[:8]}.part{target.suffix}")
     with file_errors(f"writing {path}"):
         try:
-            with part.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
+            yield part
+            with part.open("r+b") as stream:
                 os.fsync(stream.fileno())
-            part.replace(path)
+            part.replace(target)
         finally:
             part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file as `replaced_file` does."""
+    with replaced_file(path) as part:
+        part.write_bytes(content)
 
 
 def read_json(path: Path, schema: type[T]) -> T:

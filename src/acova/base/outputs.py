@@ -3,13 +3,12 @@
 import os
 import stat
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from acova.base.errors import FileError
-from acova.base.files import file_errors
+from acova.base.files import file_errors, replaced_file
 
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
@@ -35,21 +34,12 @@ def check_output(path: Path) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Give a scratch file that takes the place of `path` when the block succeeds, and vanishes when it fails.
-
-    The folder is made if it is not there. A link keeps pointing to the file, whose content is replaced.
-    """
+    """Give a scratch file for an output of a user's choice, as `replaced_file` does, in a folder made if need be."""
     check_output(path)
-    target = _target(path)
     with file_errors(f"writing {path}"):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own length: one made from a long name would be too long.
-        part = target.with_name(f".{uuid.uuid4().hex[:8]}{target.suffix}")
-        try:
-            yield part
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        _target(path).parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path) as part:
+        yield part
 
 
 def _target(path: Path) -> Path:

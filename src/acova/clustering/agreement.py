@@ -89,10 +89,10 @@ def agreement_weights(
 ) -> Floats:
     """Return what each view is trusted, (V,), at most 1: its largest agreement with another view.
 
-    Views that agree (nearly) perfectly measure the same: they are copies, whose agreement supports neither, and together
-    they count as one view. Where no two views agree beyond chance, nothing tells which is right; then a view counts by how much a partition of
-    it explains, in nats over all its features, because many features that go together are less likely an accident than
-    one that is easy to split.
+    Views that agree (nearly) perfectly are copies of one another: their agreement supports neither, and together they
+    count as one view. Where no two views agree beyond chance, nothing tells which is right; then a view counts by how
+    much a partition of it explains, in nats over all its features, because many features that go together are less
+    likely an accident than one that is easy to split.
     """
     if len(agreement) == 1:
         return np.ones(1)

@@ -183,10 +183,9 @@ def smoothed_rows(graph: sp.csr_matrix, table: NDArray[Any], seen: NDArray[np.bo
 
 
 def view_graphs(
-    tables: Sequence[Any], observed: NDArray[np.bool_], n_clusters: int, n_neighbors: int | None = None
+    tables: Sequence[Any], observed: NDArray[np.bool_], n_clusters: int, n_neighbors: Sequence[int] | None = None
 ) -> list[ViewGraph]:
-    """Return the graph of every view's observed rows; None links as many neighbours as `neighbour_count` says."""
-    return [
-        ViewGraph.of(table[seen], n_neighbors or neighbour_count(int(seen.sum()), n_clusters))
-        for table, seen in zip(tables, observed.T, strict=True)
-    ]
+    """Return the graph of every view's observed rows; by default of as many neighbours as `neighbour_count` says."""
+    counts = n_neighbors or [neighbour_count(n, n_clusters) for n in observed.sum(axis=0).tolist()]
+    triples = zip(tables, observed.T, counts, strict=True)
+    return [ViewGraph.of(table[seen], count) for table, seen, count in triples]

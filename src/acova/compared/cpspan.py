@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from acova.base import Streams
-from acova.clustering.kmeans import k_means_centers
+from acova.clustering.kmeans import k_means
 from acova.compared.aligned import (
     RULES,
     CodeAlignment,
@@ -22,6 +22,7 @@ from acova.compared.aligned import (
 )
 from acova.compared.aligned_network import AlignedAutoencoders
 from acova.engine.distributed import ALONE, Processes
+from acova.engine.parallel import single_threaded
 from acova.estimators._deep import DeepClusterer, Prepared
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import Rule, word
@@ -94,7 +95,9 @@ class PrototypeAlignment(AlignedAutoencoders):
         for v, (codes, seen) in enumerate(zip(codes_of(self, batch).unbind(1), batch.observed.unbind(1), strict=True)):
             centers = self.centers[v]
             if start is not None:
-                centers = k_means_centers(codes[seen], len(centers), start.integer("prototypes", v))
+                points, seed = codes[seen].double().cpu().numpy(), start.integer("prototypes", v)
+                with single_threaded():
+                    centers = torch.from_numpy(k_means(points, len(centers), seed).centers).to(codes)
             for _ in range(_LLOYD_STEPS):
                 means, sizes = group_means(codes, nearest_centers(codes, centers), seen.to(codes.dtype), len(centers))
                 centers = torch.where((sizes > 0).unsqueeze(-1), means, centers)
@@ -175,7 +178,7 @@ class CPSPAN(DeepClusterer):
         all epochs.
     tol : float
         The least improvement that counts, as a share of the objective.
-    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     n_init : int
@@ -239,7 +242,7 @@ class CPSPAN(DeepClusterer):
         oracle_leak: bool = False,
         patience: int | None = None,
         tol: float = 1e-3,
-        standardize: bool | str = "unit",
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = "unit",
         n_init: int = 1,
         consensus: bool = False,
         view_sizes: Sequence[int] | None = None,

@@ -157,7 +157,7 @@ class DCP(DeepClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}
+    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     device : str
@@ -222,7 +222,7 @@ class DCP(DeepClusterer):
         patience: int | None = None,
         tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
-        standardize: bool | str = "unit",
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = "unit",
         device: str = "auto",
         precision: str = "tf32",
         checkpoint: str | Path | None = None,

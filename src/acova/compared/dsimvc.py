@@ -221,7 +221,7 @@ class DSIMVC(DeepClusterer):
         takes all steps.
     tol : float
         The least improvement that counts, as a share of the objective.
-    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}
+    standardize : bool or {"zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows; ``"unit"`` brings every feature to [0, 1], ``"unit_view"`` the
         view as a whole.
     n_init : int
@@ -292,7 +292,7 @@ class DSIMVC(DeepClusterer):
         drop_last: bool = False,
         patience: int | None = None,
         tol: float = 1e-3,
-        standardize: bool | str = "unit",
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = "unit",
         n_init: int = 1,
         consensus: bool = False,
         view_sizes: Sequence[int] | None = None,

@@ -1,11 +1,20 @@
 """DVIMC: ACOVA's family with independent errors, trained as DVIMC's authors train it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+from torch.nn.functional import softplus
+
 from acova.estimators._deep import DeepClusterer
 from acova.estimators.rules import BY_SIZE, NOT_NEGATIVE, Rule
+from acova.functional import log_responsibilities
+from acova.networks.mixture_prior import MIN_STD, MixturePrior
+from acova.networks.multiview_vae import MultiViewVAE
+from acova.training.job import Settings
 from acova.training.phases import Variational
 
 # "ours" is our choice where the authors configure nothing; all else is what they configure.
@@ -18,6 +27,59 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "noisymnist": {"n_clusters": 10, "likelihood": "bernoulli", "standardize": False, "batch_size": 512},
     "cub": {"n_clusters": 10, "alpha": 60.0, "standardize": False},  # ours
 }
+
+
+# --- the network and its training ---------------------------------------------------------------
+
+
+class VariancePrior(MixturePrior):
+    """A mixture prior whose free parameters stand for variances; parameters are those of `MixturePrior`."""
+
+    _power, _floor = 1, MIN_STD**2
+
+
+class VarianceVAE(MultiViewVAE):
+    """The network of DVIMC: encoders and prior speak of variances.
+
+    Parameters
+    ----------
+    density_floor : float
+        Added to the joint densities of training's responsibilities.
+    view_sizes, latent_dim, n_clusters, settings
+        As for `MultiViewVAE`.
+    """
+
+    def __init__(
+        self, view_sizes: Sequence[int], latent_dim: int, n_clusters: int, *, density_floor: float, **settings: Any
+    ) -> None:
+        super().__init__(view_sizes, latent_dim, n_clusters, **settings)
+        self.density_floor = density_floor
+
+    def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
+        mean, variance = self._estimates(views, observed).chunk(2, dim=-1)
+        return mean, (self.min_std**2 + softplus(variance)).sqrt()
+
+    def _new_prior(self, n_clusters: int, latent_dim: int) -> MixturePrior:
+        return VariancePrior(n_clusters, latent_dim)
+
+    def _log_responsibilities(self, latent: Tensor) -> Tensor:
+        log_weights, means, variances = self.prior()
+        return log_responsibilities(latent, log_weights, means, variances, self.density_floor)
+
+
+@dataclass(frozen=True)
+class ProductOfExperts(Variational):
+    """The training of DVIMC."""
+
+    fusion: str = "product"
+
+    def constructor(self, settings: Settings) -> Callable[..., VarianceVAE]:
+        """Return what makes a network from the parameters of `MultiViewVAE`."""
+        return partial(VarianceVAE, density_floor=settings.density_floor)
+
+
+# --- the estimator ------------------------------------------------------------------------------
 
 
 class DVIMC(DeepClusterer):
@@ -78,7 +140,7 @@ class DVIMC(DeepClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}
+    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.
@@ -99,7 +161,7 @@ class DVIMC(DeepClusterer):
         As for `ACOVA`.
     """
 
-    method = Variational(fusion="product", scale_is="variance")
+    method = ProductOfExperts()
     presets = PRESETS
     _fixed: ClassVar[Mapping[str, Any]] = {
         "recipe": "paper",
@@ -140,7 +202,7 @@ class DVIMC(DeepClusterer):
         patience: int | None = None,
         tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
-        standardize: bool | str = True,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = True,
         device: str = "auto",
         precision: str = "auto",
         checkpoint: str | Path | None = None,

@@ -134,7 +134,7 @@ class MVP(DeepClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}
+    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.
@@ -195,7 +195,7 @@ class MVP(DeepClusterer):
         patience: int | None = None,
         tol: float = 1e-3,
         view_sizes: Sequence[int] | None = None,
-        standardize: bool | str = True,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = True,
         device: str = "auto",
         precision: str = "auto",
         checkpoint: str | Path | None = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,34 +53,31 @@ class Scaling:
     def fit(
         cls, views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence["Features"] | None = None
     ) -> "Scaling":
-        """Learn the map of each view from its observed rows, in one pass.
+        """Learn the map of each view from its observed rows, in one pass; in two where "auto" has to look at them.
 
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "cosine", "auto", "unit", "unit_view", "none" per view
+        kinds : one of "zscore", "robust", "range", "cosine", "auto", "unit", "unit_view", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
+            ``"robust"``: the same, learned without the rows of unusual length, which are shortened to the length where
+            that begins (twice the median, and six robust standard deviations above it);
             ``"range"``: one mean and one range for the whole view; ``"cosine"``: every row to length 1, every feature
             to mean 0, and the mean of their variances to 1; ``"auto"``: the range where at least half of the features
             span nine tenths of it and values are common at its ends, as with pixels, ratings and zeros and ones; the
-            cosine where at least four fifths of the cells are zero, as in counts of words; else the z-score;
+            cosine where at least four fifths of the cells are zero, as in counts of words; else robust;
             ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
             its least and its largest value; ``"none"``: as is.
         features : sequence of V Features, optional
             What `features_of` said of the views, for the kind "auto", if it is known already.
         """
-        for kind in kinds:
-            check_choice("Scaling", "kind", kind, SCALINGS)
+        kinds = suited_kinds(views, kinds, features)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
-        for learner, known in zip(learners, features or (), strict=False):
-            if isinstance(learner, _ByKind):
-                learner.know(known)
         if any(kind != "none" for kind in kinds):
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
-        by_feature = [v for v, one in enumerate(learners) if isinstance(one, _ByKind) and one.by_feature]
-        maps = _of_usual_rows(views, maps, by_feature)
+        maps = _of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
         return cls(*zip(*maps, strict=True))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
@@ -100,6 +97,18 @@ class Scaling:
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
         return _unit(rows) if self.unit_rows[v] else rows
+
+
+def suited_kinds(
+    views: Views | StoredViews, kinds: Sequence[str], features: Sequence["Features"] | None = None
+) -> tuple[str, ...]:
+    """Return how each view is scaled, with what "auto" stands for in its place; parameters as for `Scaling.fit`."""
+    for kind in kinds:
+        check_choice("Scaling", "kind", kind, SCALINGS)
+    if "auto" not in kinds:
+        return tuple(kinds)
+    pairs = zip(kinds, features or features_of(views), strict=True)
+    return tuple(of_view.scaling() if kind == "auto" else kind for kind, of_view in pairs)
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
@@ -143,6 +152,12 @@ class Features:
         self.moments.partial_fit(rows.astype(np.float64, copy=False))
         self._rows += len(rows)
         self._present += np.count_nonzero(rows, axis=0)
+
+    def scaling(self) -> str:
+        """Return the kind of scaling that "auto" stands for."""
+        if self.share_a_scale():
+            return "range"
+        return "cosine" if self.are_counts_of_words() else "robust"
 
     def share_a_scale(self) -> bool:
         """Tell whether the features are of one kind, as pixels, ratings and zeros and ones are.
@@ -338,32 +353,6 @@ class _ByDirection:
         return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
 
 
-class _ByKind:
-    def __init__(self, size: int) -> None:
-        self._features, self._by_view, self._by_direction = Features(size), _ByView(size), _ByDirection(size)
-        self._learners: list[Any] = [self._features, self._by_view, self._by_direction]
-
-    def know(self, features: Features) -> None:
-        """Take what is known of the features instead of learning it again."""
-        self._features, self._learners = features, self._learners[1:]
-
-    def add(self, rows: FloatArray) -> None:
-        for learner in self._learners:
-            learner.add(rows)
-
-    @property
-    def by_feature(self) -> bool:
-        """Whether every feature gets a z-score of its own."""
-        return not (self._features.share_a_scale() or self._features.are_counts_of_words())
-
-    def result(self, name: str) -> _Map:
-        if self._features.share_a_scale():
-            return self._by_view.result(name)
-        if self._features.are_counts_of_words():
-            return self._by_direction.result(name)
-        return _Map(self._features.moments.mean_, self._features.moments.scale_)
-
-
 def _check_seen(name: str, seen: bool) -> None:
     if not seen:
         msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
@@ -372,13 +361,13 @@ def _check_seen(name: str, seen: bool) -> None:
 
 _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "zscore": _ByFeature,
+    "robust": _ByFeature,
     "range": _ByView,
     "cosine": _ByDirection,
-    "auto": _ByKind,
     "unit": _ByFeatureRange,
     "unit_view": _ByViewFromItsLeast,
     "none": _Identity,
 }
-SCALINGS = tuple(_LEARNERS)
+SCALINGS = ("zscore", "robust", "range", "cosine", "auto", "unit", "unit_view", "none")
 TO_UNIT = ("unit", "unit_view")
 """Scalings after which every value lies in [0, 1]."""

@@ -52,6 +52,15 @@ def network_dtype(precision: str, device: torch.device, network: nn.Module) -> t
     return torch.bfloat16 if wanted else torch.float32
 
 
+def precision_for(precision: str, device: torch.device, network: nn.Module) -> str:
+    """Return the precision that ``"auto"`` stands for on a device, for a network; any other is itself."""
+    if precision != "auto":
+        return precision
+    if network_dtype(precision, device, network) == torch.bfloat16:
+        return "bf16"
+    return "tf32" if device.type == "cuda" else "float32"
+
+
 def _cpu_multiplies_bf16() -> bool:
     """Tell whether the processor has instructions for it (AVX512-BF16, AMX); elsewhere torch makes do with others."""
     return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", bool)())

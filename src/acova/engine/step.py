@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from acova import kernels
-from acova.engine.adam import new_optimiser
 from acova.engine.data import RunData
+from acova.engine.optimiser import new_optimiser
 from acova.engine.runs import Runs
 
 if TYPE_CHECKING:

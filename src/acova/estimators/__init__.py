@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from acova.estimators._settings import Training
     from acova.estimators.acova import ACOVA
     from acova.estimators.agreement_graph import AgreementGraph
+    from acova.estimators.code import CoDE
     from acova.estimators.kmeans import BSV, Concat, KNNImpute
     from acova.estimators.many import fit_many
     from acova.estimators.recipes import PRESETS, RECIPES
     from acova.estimators.registry import list_methods, load_method, make_method
-    from acova.estimators.variants import CoDE, MoE, WeightedFusion
+    from acova.estimators.variants import MoE, WeightedFusion
 
 __all__ = [
     "ACOVA",

@@ -22,9 +22,9 @@ from acova.data.files.omics import add_results, is_omics
 from acova.data.inputs import from_tensor
 from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
-from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
+from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
-from acova.estimators.rules import Rule, rules_of
+from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.method import refusal_of_disk
 
 _IN_MEMORY = 2**28
@@ -50,6 +50,11 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
     provenance_ : dict
         Versions, device and time of the fit.
+    settings_ : dict
+        Every setting of the fit by its flat name, with what recipe, data and machine made of those left to them:
+        ``likelihood`` and ``standardize`` by view, ``device``, ``precision``, ``view_sizes``. An estimator with these
+        settings fits the same data alike. None means what the setting says of it (no early stopping, no folder, a seed
+        drawn anew).
     warnings_ : list of str
         Why the result should not be trusted, as the `ConvergenceWarning` of the fit said; empty when nothing speaks
         against it.
@@ -63,6 +68,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     history_: pd.DataFrame
     summary_: Summary
     provenance_: dict[str, Any]
+    settings_: dict[str, Any]
     warnings_: list[str]
     _scaling: Scaling
 
@@ -195,6 +201,16 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """Read a model that `save` wrote. Nothing is unpickled: a foreign file gives an error, no more."""
         return load_model(cls, folder, device)
 
+    def _check_settings(self) -> None:
+        """Raise `OptionError` for the first setting with a value that it cannot have."""
+        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
+
+    def _settings_of_fit(self, values: Mapping[str, Any], scalings: Sequence[str]) -> dict[str, Any]:
+        """Return `settings_` from resolved values and from how each view was scaled."""
+        sizes = self._given_sizes if self.view_sizes is None else self.view_sizes
+        found = {**values, "standardize": dict(zip(self.view_names_, scalings, strict=True)), "view_sizes": sizes}
+        return {name: plain(found[name]) for name in self.setting_names()}
+
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what else to save: tensors, and entries of ``config.json``."""
         raise NotImplementedError
@@ -268,7 +284,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
             views = Views.of(X, observed, categories=known)
-            if reset and self.view_sizes is not None and tuple(self.view_sizes) != views.sizes:
+            columns = given_sizes(views.sizes, views.categories)
+            if reset and self.view_sizes is not None and tuple(self.view_sizes) not in (views.sizes, columns):
                 msg = (
                     f"{type(self).__name__}: view_sizes={self.view_sizes!r} but the views have widths {views.sizes}; "
                     "view_sizes cuts one array into views, so leave it out here."

@@ -12,19 +12,22 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.base.errors import check_choice
-from acova.base.seeds import draw_seed
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
 from acova.data import StoredViews, Summary, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._latent import LatentMixin, table_of_assignments
-from acova.estimators._settings import NESTED, plain, training_parameters
+from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
+from acova.estimators._resolution import (
+    checked_settings,
+    identity_of,
+    left_open,
+    resolved_settings,
+    seed_of,
+    settings_of_fit,
+)
 from acova.estimators._validation import check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
-from acova.estimators.recipes import OTHERWISE, RECIPES
-from acova.estimators.rules import check_settings, rules_of
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
@@ -39,6 +42,7 @@ from acova.training.inference import (
     infer_chunks,
     matched_runs,
     mean_objective,
+    trained_objective,
 )
 from acova.training.influence import Influence, influence_of_views
 from acova.training.job import Job, Settings, TrainedRun
@@ -47,21 +51,19 @@ from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.schedule import train_runs
 
-_TABLE_ROWS = 65536
 _CHECKPOINT_EVERY = 10
 """Epochs between the checkpoints of a method that has no setting for it."""
-_NO_PART_OF_A_FIT = ("checkpoint", "checkpoint_every", "device", "random_state", "verbose")
-"""Settings that may change between an interrupted fit and its continuation."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked training data in the order of training, that order (None: as given), and the runs to train."""
+    """Checked training data in the order of training, that order (None: as given), runs to train, scalings of views."""
 
     views: Views | StoredViews
     order: NDArray[np.intp] | None
     jobs: list[Job]
     processes: Processes
+    scalings: tuple[str, ...]
 
     @property
     def epochs(self) -> int:
@@ -81,8 +83,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     ----------
     method : Method
         How networks are built and trained.
-    settings_ : dict
-        Every setting of the fit by its name, with what the recipe chose.
     """
 
     method: ClassVar[Method]
@@ -95,7 +95,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     random_state: Any
     checkpoint: str | Path | None
     verbose: bool
-    settings_: dict[str, Any]
     view_trust_: NDArray[np.float64]
     view_agreement_: NDArray[np.float64]
     view_influence_: NDArray[np.float64]
@@ -137,7 +136,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if begin is not None:
             processes.first_does(begin)
         if checkpoint is not None:
-            identity = self._identity(prepared.settings)
+            identity = identity_of(self, prepared.settings)
             checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views)})
         shown = self.verbose and processes.is_first
         with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
@@ -146,7 +145,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
         """Check settings and data, learn the scaling, and list the runs to train."""
-        method, settings = self.method, self._checked_settings()
+        method, settings = self.method, checked_settings(self)
         if method.one_process and processes.size > 1:
             msg = (
                 f"{settings.who}: its batches are compared as a whole, so one process trains it; got a job of "
@@ -155,92 +154,36 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             raise OptionError(msg)
         given = self._views_to_fit(X, observed)
         method.check_data(settings.who, given)
-        settings = method.suited(settings, self._left_open(), given)
+        settings = method.suited(settings, left_open(self), given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
             self._likelihoods, features = check_likelihoods(settings, views)
-        kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
-        self._scaling = learn_scaling(views, kinds, features)
-        self.seed_ = processes.agree(self._seed())
+        kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
+        self._scaling = learn_scaling(views, kinds)
+        self.seed_ = processes.agree(seed_of(self))
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
         jobs = [
             Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data)
             for run in range(settings.n_init)
         ]
-        return Prepared(views, order, jobs, processes)
-
-    def _resolved(self) -> Settings:
-        """Return every setting, those that were left to the recipe filled in as far as it does not ask for the data."""
-        values = {name: plain(value) for name, value in self.get_settings().items()}
-        who = type(self).__name__
-        if "recipe" in values:
-            check_choice(who, "recipe", values["recipe"], RECIPES)
-            recipe = {**OTHERWISE, **RECIPES[values["recipe"]]}
-            values |= {name: recipe[name] for name in self._left_open() if name in recipe}
-        return Settings(who, {**self._fixed, **values})
-
-    def _left_open(self) -> list[str]:
-        """Return the settings that were left to the recipe."""
-        return [name for name, value in self.get_settings().items() if value is None]
-
-    def _checked_settings(self) -> Settings:
-        """Return every setting, or raise `OptionError` for one with a value that it cannot have."""
-        settings = self._resolved()
-        check_settings(settings.who, settings.values, rules_of(type(self), self.setting_names()))
-        self._check_together(settings)
-        return settings
-
-    def _check_together(self, settings: Settings) -> None:
-        """Raise `OptionError` where settings do not go together."""
-        training = getattr(self, NESTED, None)
-        for name in self._without if training is not None else ():
-            value = getattr(training, name)
-            if value != training_parameters()[name].default:
-                msg = f"{settings.who}: training has {name}={value!r}, which says nothing here; leave it out."
-                raise OptionError(msg)
-        count, correlation = settings.get("n_correlations", 1), settings.get("correlation", "learned")
-        if count > settings.latent_dim:
-            msg = (
-                f"{settings.who}: n_correlations must be at most latent_dim={settings.latent_dim}, one matrix for each "
-                f"dimension; got {count}."
-            )
-            raise OptionError(msg)
-        if count > 1 and not (isinstance(correlation, str) and correlation == "learned"):
-            msg = (
-                f"{settings.who}: n_correlations={count} counts learned matrices, but correlation={correlation!r} is "
-                "not learned; leave one of them out."
-            )
-            raise OptionError(msg)
-
-    def _seed(self) -> int:
-        """Return the seed of this fit; without a number given, that of the fit it continues."""
-        if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
-            seed = Checkpoint(self.checkpoint, self._checkpoint_every).seed()
-            if seed is not None:
-                return seed
-        return draw_seed(self.random_state, type(self).__name__)
+        return Prepared(views, order, jobs, processes, kinds)
 
     @property
     def _checkpoint_every(self) -> int:
-        every: int = self._resolved().get("checkpoint_every", _CHECKPOINT_EVERY)  # checked with the other settings
+        settings = resolved_settings(self)
+        every: int = settings.get("checkpoint_every", _CHECKPOINT_EVERY)  # checked with the other settings
         return every
-
-    def _own(self, settings: Settings) -> dict[str, Any]:
-        """Return the resolved settings that this method offers."""
-        return {name: settings.values[name] for name in self.setting_names()}
-
-    def _identity(self, settings: Settings) -> dict[str, Any]:
-        """Return the settings that an interrupted fit and its continuation must share (the seed aside)."""
-        return {name: value for name, value in self._own(settings).items() if name not in _NO_PART_OF_A_FIT}
 
     def _finish(self, prepared: Prepared, runs: Sequence[TrainedRun]) -> Self:
         """Average the runs or keep the one with the lowest objective, and tell what it says of the training data."""
         views, processes = prepared.views, prepared.processes
         self._take_trust(prepared.jobs[0])
-        pairs = zip(prepared.jobs, runs, strict=True)
-        self.objectives_ = np.array([self._trained_objective(job, run, prepared) for job, run in pairs])
+        streams, pairs = Streams(self.seed_).child("score"), zip(prepared.jobs, runs, strict=True)
+        self.objectives_ = np.array(
+            [trained_objective(job, run.network, self._scaling, views, streams, processes) for job, run in pairs]
+        )
         if not np.isfinite(self.objectives_).all():
             msg = (
                 f"{type(self).__name__}: training diverged: the loss of the training data is not finite. Keep "
@@ -252,7 +195,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if prepared.settings.consensus and len(runs) > 1:
             ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes)
             best = ensemble.reference
-        self._take_settings(tempered(ensemble, prepared.settings, self._scaling, views, Streams(self.seed_)))
+        settings = tempered(ensemble, prepared.settings, self._scaling, views, Streams(self.seed_))
+        self.settings_ = settings_of_fit(self, prepared, settings, ensemble.network)
         self.objective_ = float(self.objectives_[best])
         records = runs[best].records
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
@@ -281,9 +225,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
         return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters, labels_of)
 
-    def _take_settings(self, settings: Settings) -> None:
-        self._settings, self.settings_ = settings, self._own(settings)
-
     def _take_trust(self, job: Job) -> None:
         n_views, data = len(job.sizes), job.data
         self.view_trust_ = np.ones(n_views) if data.trust is None else data.trust
@@ -293,20 +234,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def n_voters_(self) -> int:
         """Number of runs whose assignments are averaged: all of a consensus, else one."""
         return len(self._ensemble.networks)
-
-    def _trained_objective(self, job: Job, run: TrainedRun, prepared: Prepared) -> float:
-        """Return the objective that was trained, over all training data: with its weights and neighbours."""
-        views, data, network = prepared.views, job.data, run.network
-        first = prepared.processes.share(views.n_samples).start
-
-        def samples(start: int, stop: int) -> Batch:
-            if data.views is None:
-                return batch_of(views.read(start, stop), self._scaling, device_of(network))
-            return data.batch().rows(slice(start - first, stop - first))
-
-        loss, streams = job.method.objective(network, job.settings), Streams(self.seed_).child("score")
-        parts = mean_objective(network, loss, samples, views.n_samples, streams, prepared.processes)
-        return parts["total"]
 
     def _adopt_numbered(self, ensemble: Ensemble, prepared: Prepared) -> Inferred:
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
@@ -388,27 +315,13 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""
         check_is_fitted(self, "labels_")
         if X is None:
-            for start in range(0, len(self.labels_), _TABLE_ROWS):
-                rows = slice(start, start + _TABLE_ROWS)
-                per_sample = (self.probabilities_, self.view_weights_, self.agreement_)
-                yield self._table(self.index_[rows], *(array[rows] for array in per_sample))
-            return
-        views = self._views_to_predict(X, observed)
-        index, start = views.index, 0
-        for part in infer_chunks(self._ensemble, self._scaling, views):
-            rows = slice(start, start + len(part.labels))
-            yield self._table(index[rows], part.probabilities, part.weights, part.agreement)
-            start += len(part.labels)
-
-    def _table(
-        self,
-        index: pd.Index,
-        probabilities: NDArray[np.float32],
-        weights: NDArray[np.float32],
-        agreement: NDArray[np.float32],
-    ) -> pd.DataFrame:
-        of_consensus = agreement if self.n_voters_ > 1 else None
-        return table_of_assignments(index, probabilities, weights, self.view_names_, of_consensus)
+            index, per_sample = self.index_, (self.probabilities_, self.view_weights_, self.agreement_)
+            parts = pieces_of(*per_sample)
+        else:
+            views = self._views_to_predict(X, observed)
+            inferred = infer_chunks(self._ensemble, self._scaling, views)
+            index, parts = views.index, ((part.probabilities, part.weights, part.agreement) for part in inferred)
+        yield from tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
 
     def _infer(self, X: Any, observed: Any) -> Inferred:
         views = self._views_to_predict(X, observed)  # which first checks that there is a fit

@@ -1,6 +1,6 @@
 """What clusterers with a latent space share: `transform`, and the table of a result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._set_output import _get_output_config
+
+_TABLE_ROWS = 65536
+Array = NDArray[np.float32]
 
 
 class LatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -47,3 +50,20 @@ def table_of_assignments(
     table |= {f"p_{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
     table |= {f"weight_{name}": weights[:, v] for v, name in enumerate(names)}
     return pd.DataFrame(table, index=index)
+
+
+def pieces_of(*per_sample: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield arrays with one row per sample piece by piece."""
+    for start in range(0, len(per_sample[0]), _TABLE_ROWS):
+        yield tuple(array[start : start + _TABLE_ROWS] for array in per_sample)
+
+
+def tables_of_assignments(
+    index: pd.Index, parts: Iterable[tuple[Array, ...]], names: Sequence[str], *, consensus: bool
+) -> Iterator[pd.DataFrame]:
+    """Yield `table_of_assignments` of consecutive samples, from their probabilities, weights and agreement."""
+    start = 0
+    for probabilities, weights, agreement in parts:
+        rows = slice(start, start + len(probabilities))
+        yield table_of_assignments(index[rows], probabilities, weights, names, agreement if consensus else None)
+        start += len(probabilities)

@@ -1,6 +1,6 @@
 """k-means on tables made of the views: what the methods without a network share."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._validation import scaling_kinds
-from acova.estimators.rules import check_settings, rules_of
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.progress import progress_bar
@@ -39,7 +38,7 @@ class TableClusterer(MultiViewClusterer):
     """
 
     n_init: int
-    standardize: bool | str
+    standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str]
     verbose: bool
     balance = False
     normalize_rows = False
@@ -58,14 +57,13 @@ class TableClusterer(MultiViewClusterer):
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        self._check()
+        self._check_settings()
         given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = learn_scaling(
-            views, scaling_kinds(type(self).__name__, self.standardize, ("gaussian",) * views.n_views)
-        )
+        kinds = scaling_kinds(type(self).__name__, self.standardize, views)
+        self._scaling = learn_scaling(views, kinds)
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -81,6 +79,7 @@ class TableClusterer(MultiViewClusterer):
         records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
+        self.settings_ = self._settings_of_fit({**self.get_settings(), **self._chosen()}, kinds)
         self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
@@ -107,10 +106,6 @@ class TableClusterer(MultiViewClusterer):
 
     # --- what differs ---------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Raise `OptionError` for the first setting with a value that it cannot have."""
-        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
-
     def _check_data(self, views: Views) -> None:
         """Refuse data this method cannot cluster."""
 
@@ -129,6 +124,10 @@ class TableClusterer(MultiViewClusterer):
     def _finish(self, views: Views, tables: Mapping[str, Table], back: NDArray[np.intp]) -> None:
         """Tell the result, in the order of the input."""
         self.labels_ = self._picked(self._assigned(tables))[back]
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return the settings that were left to the data."""
+        return {}
 
     def _held_labels(self) -> NDArray[np.int64]:
         """Return the training samples' labels in all tables, (n, tables)."""
@@ -169,7 +168,7 @@ class TableClusterer(MultiViewClusterer):
         return tensors, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         self._unpack_centers(tensors)
         self._means = [array_of(tensors, f"mean.{v}", (size,)) for v, size in enumerate(self.view_sizes_)]
 

@@ -8,9 +8,9 @@ import numpy as np
 from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
-from acova.data.scaling import TO_UNIT, Features, features_of
+from acova.data.scaling import TO_UNIT, Features, features_of, suited_kinds
 from acova.functional import LIKELIHOODS
-from acova.training.extremes import column_text
+from acova.training.extremes import column_text, overflow_allowed
 from acova.training.job import Settings
 
 
@@ -22,9 +22,10 @@ def check_likelihoods(settings: Settings, views: Views | StoredViews) -> tuple[t
         check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
     if not {"bernoulli", "auto"} & set(likelihoods):
         return likelihoods, None
-    to_unit, features = settings.standardize in TO_UNIT, features_of(views)
-    pairs = enumerate(zip(likelihoods, features, strict=True))
-    return tuple(_likelihood_of(who, views, v, kind, to_unit, of_view) for v, (kind, of_view) in pairs), features
+    features, scalings = features_of(views), per_view(who, "standardize", settings.standardize, views.names)
+    triples = enumerate(zip(likelihoods, scalings, features, strict=True))
+    found = [_likelihood_of(who, views, v, kind, scale in TO_UNIT, each) for v, (kind, scale, each) in triples]
+    return tuple(found), features
 
 
 def _likelihood_of(
@@ -45,12 +46,22 @@ def _likelihood_of(
     return likelihood
 
 
-def scaling_kinds(who: str, kind: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
-    """Return how each view is scaled; Bernoulli views stay as they are, unless all are brought to [0, 1]."""
-    if isinstance(kind, bool | np.bool_):
-        kind = "zscore" if kind else "none"
-    check_choice(who, "standardize", kind, SCALINGS, "True or False")
-    return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
+def scaling_kinds(
+    who: str,
+    standardize: Any,
+    views: Views | StoredViews,
+    likelihoods: Sequence[str] | None = None,
+    features: Sequence[Features] | None = None,
+) -> tuple[str, ...]:
+    """Return how each view is scaled; Bernoulli views stay as they are, unless they are brought to [0, 1]."""
+    given = per_view(who, "standardize", standardize, views.names)
+    kinds = [("zscore" if kind else "none") if isinstance(kind, bool | np.bool_) else kind for kind in given]
+    for kind in kinds:
+        check_choice(who, "standardize", kind, SCALINGS, "True or False")
+    pairs = zip(kinds, likelihoods or [""] * len(kinds), strict=True)
+    kept = ["none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for kind, likelihood in pairs]
+    with overflow_allowed():
+        return suited_kinds(views, kept, features)
 
 
 def per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:

@@ -47,12 +47,13 @@ class ACOVA(DeepClusterer):
         far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
         hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
         negative, by position or by name.
-    standardize : bool, {"auto", "zscore", "range", "cosine", "unit", "unit_view"} or None
+    standardize : bool, {"auto", "robust", "zscore", "range", "cosine", "unit", "unit_view"}, one per view, or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
         view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
         ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
-        the cosine for counts of words (nearly all cells are zero), else feature by feature.
+        the cosine for counts of words (nearly all cells are zero), else ``"robust"``: feature by feature, learned
+        without samples whose row is unusually long, which are shortened to the length where that begins.
     n_init : int, "auto" or None
         Number of independent runs (shared: ``"auto"``, which is 5 up to 5,000 samples, 3 up to 20,000, else 1; robust
         and paper: 1). Without `consensus`, the run with the lowest trained objective is kept. On a CPU long runs train
@@ -161,7 +162,7 @@ class ACOVA(DeepClusterer):
         correlation: Any = "learned",
         missing: str = "precision",
         view_weights: str | Sequence[float] | Mapping[str, float] | None = None,
-        standardize: bool | str | None = None,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] | None = None,
         n_init: int | str | None = None,
         consensus: bool | None = None,
         epochs: int | None = None,

@@ -23,9 +23,9 @@ from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
-from acova.estimators._validation import scaling_kinds
+from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
-from acova.estimators.rules import COUNT, Rule, check_settings, either, rules_of
+from acova.estimators.rules import COUNT, Rule, each_view, either
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.influence import Influence, influence_of_views
@@ -75,14 +75,14 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    n_neighbors : int or "auto"
+    n_neighbors : int or "auto", or one per view (sequence, or dict by view name)
         To how many neighbours a view links a sample; "auto" takes about half a cluster, from 5 to 30.
     view_weights : {"agreement", "equal"}, sequence or dict of float
         How much each view is trusted. ``"agreement"``: by how far its neighbour graph agrees with that of another
         view; where no two views agree beyond chance, by how much of its features a partition of the view explains. Or
         one number per view, by position or by name; only ratios count. A view of weight 0 only places samples that
         have no other.
-    standardize : bool or {"auto", "zscore", "range", "cosine"}
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
         Restarts of k-means.
@@ -133,16 +133,16 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     _graphs: list[ViewGraph]
     _fitted = ("seed_", "view_trust_", "view_agreement_", "view_influence_", "view_support_", "warnings_")
     _rules: ClassVar[Mapping[str, Rule]] = {
-        "n_neighbors": either(("auto",), COUNT, "an integer at least 1"),
+        "n_neighbors": each_view(either(("auto",), COUNT, "an integer at least 1")),
     }
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        n_neighbors: int | str = "auto",
+        n_neighbors: int | str | Sequence[int | str] | Mapping[str, int | str] = "auto",
         view_weights: str | Sequence[float] | Mapping[str, float] = "agreement",
-        standardize: bool | str = "auto",
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = "auto",
         n_init: int = 10,
         view_sizes: Sequence[int] | None = None,
         random_state: Any = None,
@@ -169,7 +169,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
-        self._check()
+        self._check_settings()
         given = self._in_memory(self._views_to_fit(X, observed), _WHY)
         order = canonical_order(given.index)
         views = given.take(order)
@@ -177,8 +177,10 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         by_agreement = isinstance(self.view_weights, str) and self.view_weights == "agreement"
         if not by_agreement:
             self.view_trust_ = given_weights(who, self.view_weights, views.names)
-        kinds = scaling_kinds(who, self.standardize, ("gaussian",) * views.n_views)
+        kinds = scaling_kinds(who, self.standardize, views)
         self._scaling = learn_scaling(views, kinds)
+        counts = dict(zip(views.names, self._neighbour_counts(views.observed.sum(axis=0)), strict=True))
+        self.settings_ = self._settings_of_fit({**self.get_settings(), "n_neighbors": counts}, kinds)
         self.seed_ = draw_seed(self.random_state, who)
         tables = scaled(views, self._scaling)
         with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:
@@ -241,22 +243,19 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
 
     # --- fitting --------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        check_settings(type(self).__name__, self.get_settings(), rules_of(type(self), self.setting_names()))
-
     def _learn_graph(self, tables: Sequence[NDArray[np.float32]], observed: NDArray[np.bool_]) -> sp.csr_matrix:
         """Learn the graphs of the views and the points of the samples; return the graph of all views."""
-        count = None if isinstance(self.n_neighbors, str) else int(self.n_neighbors)
-        graphs = view_graphs(tables, observed, self.n_clusters, count)
+        graphs = view_graphs(tables, observed, self.n_clusters, self._neighbour_counts(observed.sum(axis=0)))
         links = combined_graph(graphs, observed, self.view_trust_)
         self._embedding = spectral_embedding(links, self.n_clusters)
         self._graphs, self._observed, self._n_features_out = graphs, observed, self._embedding.shape[1]
         return links
 
-    def _neighbours_of(self, n_samples: int) -> int:
-        if isinstance(self.n_neighbors, str):
-            return neighbour_count(n_samples, self.n_clusters)
-        return int(self.n_neighbors)
+    def _neighbour_counts(self, n_samples: NDArray[np.int64]) -> list[int]:
+        """Return to how many neighbours each view links a sample, from the number of samples that have the view."""
+        given = per_view(type(self).__name__, "n_neighbors", self.n_neighbors, self.view_names_)
+        pairs = zip(given, n_samples.tolist(), strict=True)
+        return [neighbour_count(n, self.n_clusters) if count == "auto" else int(count) for count, n in pairs]
 
     def _numbered(self, observed: NDArray[np.bool_]) -> _Placed:
         """Place the training samples, with the clusters in the order of `cluster_order`."""
@@ -324,7 +323,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         n_views = len(self.view_sizes_)
         self._observed = array_of(tensors, "observed", (-1, n_views), "b")
         self._clusters = array_of(tensors, "clusters", (len(self._observed),), "i")
@@ -334,9 +333,11 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         self._embedding = array_of(tensors, "embedding", (len(self._observed), -1))
         self._n_features_out = self._embedding.shape[1]
         self._graphs = []
-        for v, (size, count) in enumerate(zip(self.view_sizes_, self._observed.sum(axis=0), strict=True)):
-            rows = array_of(tensors, f"rows.{v}", (int(count), size)).astype(np.float64)
-            spreads = array_of(tensors, f"spreads.{v}", (int(count),))
-            self._graphs.append(ViewGraph.known(rows, spreads, self._neighbours_of(int(count))))
+        present = self._observed.sum(axis=0)
+        for v, (size, n, count) in enumerate(
+            zip(self.view_sizes_, present.tolist(), self._neighbour_counts(present), strict=True)
+        ):
+            rows = array_of(tensors, f"rows.{v}", (n, size)).astype(np.float64)
+            self._graphs.append(ViewGraph.known(rows, array_of(tensors, f"spreads.{v}", (n,)), count))
         self.view_trust_ = checked_array("view_trust_", np.array(self.view_trust_), (n_views,))
         self.view_agreement_ = checked_array("view_agreement_", np.array(self.view_agreement_), (n_views, n_views))

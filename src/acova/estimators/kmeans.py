@@ -36,7 +36,7 @@ class BSV(TableClusterer):
         Number of clusters.
     view : str or None
         The view that `labels_` and `predict` speak for; None takes the one that k-means explains best.
-    standardize : bool or {"zscore", "range", "cosine"}
+    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
         Restarts of k-means.
@@ -68,7 +68,7 @@ class BSV(TableClusterer):
         n_clusters: int = 8,
         *,
         view: str | None = None,
-        standardize: bool | str = True,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = True,
         n_init: int = 10,
         view_sizes: Sequence[int] | None = None,
         random_state: Any = None,
@@ -116,6 +116,9 @@ class BSV(TableClusterer):
         self.labels_by_view_ = labels[back]
         self.labels_ = self._picked(self.labels_by_view_)
 
+    def _chosen(self) -> dict[str, Any]:
+        return {"view": self.view_}
+
     def _held_labels(self) -> NDArray[np.int64]:
         return self.labels_by_view_
 
@@ -147,7 +150,7 @@ class Concat(TableClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    standardize : bool or {"zscore", "range", "cosine"}
+    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same. Otherwise wide views, or
@@ -176,7 +179,7 @@ class Concat(TableClusterer):
         self,
         n_clusters: int = 8,
         *,
-        standardize: bool | str = True,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = True,
         balance: bool = False,
         normalize_rows: bool = False,
         n_init: int = 10,
@@ -207,7 +210,7 @@ class KNNImpute(TableClusterer):
         Number of clusters.
     n_neighbors : int
         How many neighbours fill a hidden row.
-    standardize : bool or {"zscore", "range", "cosine"}
+    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same.
@@ -234,7 +237,7 @@ class KNNImpute(TableClusterer):
         n_clusters: int = 8,
         *,
         n_neighbors: int = 5,
-        standardize: bool | str = True,
+        standardize: bool | str | Sequence[bool | str] | Mapping[str, bool | str] = True,
         balance: bool = True,
         n_init: int = 10,
         view_sizes: Sequence[int] | None = None,
@@ -264,7 +267,7 @@ class KNNImpute(TableClusterer):
         return {"centers.0": torch.from_numpy(self._centers[0]), "known": torch.from_numpy(self._known)}, {}
 
     def _unpack(self, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-        self._check()
+        self._check_settings()
         self._unpack_centers(tensors)
         self._known = array_of(tensors, "known", (-1, sum(self.view_sizes_)))
 

@@ -12,6 +12,7 @@ from acova.base import OptionError
 from acova.engine.distributed import Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._deep import DeepClusterer, Prepared
+from acova.estimators._resolution import identity_of, resolved_settings
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.job import Job, Settings
 from acova.training.method import Method
@@ -163,7 +164,7 @@ def _identity(estimators: Sequence[DeepClusterer], prepared: Sequence[Prepared])
     params = {
         f"{n}.{name}": value
         for n, (model, one) in enumerate(zip(estimators, prepared, strict=True))
-        for name, value in model._identity(one.settings).items()
+        for name, value in identity_of(model, one.settings).items()
     }
     seeds = [int(model.random_state) for model in estimators]
     return {"params": params, "seed": seeds, "data": [fingerprint(one.views) for one in prepared]}
@@ -171,7 +172,7 @@ def _identity(estimators: Sequence[DeepClusterer], prepared: Sequence[Prepared])
 
 def kind_of(estimator: DeepClusterer) -> Hashable:
     """Return what must agree for fits on the same samples to train together, as far as the settings decide it."""
-    return _kind_of(estimator.method, estimator._resolved())
+    return _kind_of(estimator.method, resolved_settings(estimator))
 
 
 def _kind(job: Job) -> Hashable:

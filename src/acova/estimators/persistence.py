@@ -14,7 +14,9 @@ from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
-from acova.estimators._settings import other_than_default, setting_parameters
+from acova.estimators._resolution import checked_settings
+from acova.estimators._settings import other_than_default, plain, setting_parameters
+from acova.estimators.recipes import OTHERWISE
 from acova.functional import LIKELIHOODS
 from acova.training.consensus import Ensemble
 from acova.training.job import FitData, Job
@@ -68,12 +70,14 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
     tensors |= {name: torch.from_numpy(array) for name, array in per_sample.items() if name not in on_disk}
     params = model.get_settings()
+    resolved = {name: value for name, value in model.settings_.items() if repr(value) != repr(plain(params[name]))}
     if not isinstance(model.random_state, int | np.integer):
         params["random_state"] = None
     config = {
         "estimator": type(model).__name__,
         "params": {name: to_json(value) for name, value in params.items()},
         "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
+        "resolved": {name: to_json(value) for name, value in resolved.items()},
         **entries,
         "unit_rows": model._scaling.unit_rows,
         "limits": [limit if limit < np.inf else None for limit in model._scaling.limits],
@@ -109,7 +113,8 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     for (method, name), value in _NONE_MEANT.items():
         if config.estimator == method and name in kept and kept[name] is None:
             kept[name] = value
-    model = cls.from_settings(**other_than_default(kept, known))
+    since = {name: value for name, value in OTHERWISE.items() if name in known and name not in params}
+    model = cls.from_settings(**other_than_default({**since, **kept}, known))
     if "device" in params:
         model.set_params(device=device)
     fitted = {**_LATER, **{_RENAMED.get(name, name): value for name, value in config.fitted.items()}}
@@ -127,8 +132,21 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     limits = tuple(np.inf if limit is None else limit for limit in config.limits)
     model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)), limits)
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
+    model.settings_ = _settings_of_fit(model, config)
     model._unpack(tensors, config.rest)
     return model
+
+
+def _settings_of_fit(model: "MultiViewClusterer", config: Config) -> dict[str, Any]:
+    """Return `settings_`; what earlier versions did not resolve stays as it was given."""
+    chosen = {name: from_json(value) for name, value in config.resolved.items()}
+    if isinstance(chosen.get("hidden"), list):
+        chosen["hidden"] = tuple(chosen["hidden"])  # as the old format has it
+    known: dict[str, Any] = {"view_sizes": model._given_sizes if model.view_sizes is None else model.view_sizes}
+    if hasattr(model, "_likelihoods"):
+        known["likelihood"] = dict(zip(model.view_names_, model._likelihoods, strict=True))
+    found = {**model.get_settings(), **chosen, **known}
+    return {name: plain(found[name]) for name in model.setting_names()}
 
 
 def _check_views(model: "MultiViewClusterer", config: Config) -> None:
@@ -208,20 +226,13 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
-    params = model.get_settings()
-    chosen = {n: value for n, value in model.settings_.items() if _left_open(params[n]) and value is not None}
-    resolved = {name: to_json(value) for name, value in chosen.items()}
-    return tensors, {"resolved": resolved, "reference": ensemble.reference}
+    return tensors, {"reference": ensemble.reference}
 
 
 @computation()
 def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Give a model its networks back."""
-    chosen = {name: from_json(value) for name, value in config["resolved"].items()}
-    if isinstance(chosen.get("hidden"), list):
-        chosen["hidden"] = tuple(chosen["hidden"])  # as the old format has it
-    resolved = type(model).from_settings(**{**model.get_settings(), **chosen})
-    model._take_settings(resolved._checked_settings())
+    settings = checked_settings(type(model).from_settings(**model.settings_))
     model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
     orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
     if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():
@@ -232,7 +243,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         raise ValueError(msg)
     streams, data = Streams(model.seed_), FitData(torch.device("cpu"))
     n_samples = int(model.summary_.counts.sum())
-    job = Job(model.method, model._settings, model._likelihoods, model.view_sizes_, n_samples, streams, data)
+    job = Job(model.method, settings, model._likelihoods, model.view_sizes_, n_samples, streams, data)
     networks: list[Any] = []
     for run in range(len(orders)):
         network = job.network()
@@ -259,10 +270,6 @@ def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: in
         for kind in ("means", "stds")
     )
     return Summary(patterns, counts, rows, means, stds)
-
-
-def _left_open(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and value == "auto")
 
 
 def to_json(value: Any) -> Any:

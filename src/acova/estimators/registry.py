@@ -20,7 +20,7 @@ HOMES: Mapping[str, str] = {
     "KNNImpute": "acova.estimators.kmeans",
     "AgreementGraph": "acova.estimators.agreement_graph",
     "DVIMC": "acova.compared.dvimc",
-    "CoDE": "acova.estimators.variants",
+    "CoDE": "acova.estimators.code",
     "MoE": "acova.estimators.variants",
     "WeightedFusion": "acova.estimators.variants",
     "MVP": "acova.compared.mvp",

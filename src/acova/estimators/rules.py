@@ -10,7 +10,7 @@ from acova.base import OptionError
 from acova.base.errors import check_choice, check_number
 from acova.base.seeds import check_seed
 from acova.engine.runtime import PRECISIONS
-from acova.training.correlations import CORRELATION_STARTS
+from acova.training.correlation_starts import CORRELATION_STARTS
 from acova.training.starts import STARTS
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Rule",
     "anything",
     "check_flag",
+    "each_view",
     "either",
     "number",
     "optional",
@@ -58,6 +59,17 @@ def either(words: Sequence[str], other: Rule, otherwise: str) -> Rule:
 def optional(rule: Rule, nothing: Any = None) -> Rule:
     """Return a rule that also lets None, or False, pass."""
     return lambda who, option, value: None if value is nothing else rule(who, option, value)
+
+
+def each_view(rule: Rule) -> Rule:
+    """Return the rule of one value for all views, or one per view; how many there must be is checked with the data."""
+
+    def check(who: str, option: str, value: Any) -> None:
+        values = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
+        for each in values:
+            rule(who, option, each)
+
+    return check
 
 
 def check_flag(who: str, option: str, value: Any) -> None:

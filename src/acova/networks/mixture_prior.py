@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from acova.functional import log_responsibilities, mixture_scale, mixture_scale_parameter
 
-_MIN_STD = 1e-3
+MIN_STD = 1e-3
 
 
 class MixturePrior(nn.Module):
@@ -16,14 +16,13 @@ class MixturePrior(nn.Module):
     Parameters
     ----------
     n_clusters, latent_dim : int
-    scale_is : {"std", "variance"}
-        What the free scale parameter stands for.
     """
 
-    def __init__(self, n_clusters: int, latent_dim: int, *, scale_is: str = "std") -> None:
+    _power, _floor = 2, MIN_STD
+    """What of the variance is its free parameter, by the power that gives the variance; its least value."""
+
+    def __init__(self, n_clusters: int, latent_dim: int) -> None:
         super().__init__()
-        self._power = 2 if scale_is == "std" else 1
-        self._floor = _MIN_STD if scale_is == "std" else _MIN_STD**2
         self.logits = nn.Parameter(torch.zeros(n_clusters, dtype=torch.float32))
         self.means = nn.Parameter(torch.zeros(n_clusters, latent_dim, dtype=torch.float32))
         self.scale = nn.Parameter(mixture_scale_parameter(torch.ones_like(self.means.detach()), self._floor))
@@ -46,7 +45,6 @@ class MixturePrior(nn.Module):
         for parameter in (self.logits, self.means, self.scale):
             parameter.copy_(parameter[order])
 
-    def log_responsibilities(self, latent: Tensor, floor: float = 0.0) -> Tensor:
-        """Return log q(c | z) of shape (..., K) for latents (..., D); the floor is added to every joint density."""
-        log_weights, means, variances = self()
-        return log_responsibilities(latent, log_weights, means, variances, floor)
+    def log_responsibilities(self, latent: Tensor) -> Tensor:
+        """Return log q(c | z) of shape (..., K) for latents (..., D)."""
+        return log_responsibilities(latent, *self())

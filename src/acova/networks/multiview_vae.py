@@ -67,10 +67,6 @@ class MultiViewVAE(ClusteringNetwork):
     fusion : {"correlated", "constant", "product", "mixture", "weighted"}
         How estimates become one: under the correlation matrix; under a matrix of one constant, in closed form; as
         independent; as an equal mixture; by one learned weight per view. The last two know no correlation.
-    scale_is : {"std", "variance"}
-        What the encoders' second head and the prior's scale stand for.
-    density_floor : float
-        Added to the joint densities of training's responsibilities.
     elbo_weight : float
         Weight of the evidence bound.
     temperature : float
@@ -100,15 +96,13 @@ class MultiViewVAE(ClusteringNetwork):
         assignment: str = "draw",
         reconstruction_weights: Sequence[float] | None = None,
         fusion: str = "correlated",
-        scale_is: str = "std",
-        density_floor: float = 0.0,
         elbo_weight: float = 1.0,
         temperature: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.temperature = float(temperature)
-        self.fusion, self.scale_is, self.density_floor = fusion, scale_is, density_floor
+        self.fusion = fusion
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
         self.register_buffer("alpha", torch.tensor(float(alpha), dtype=torch.float32), persistent=False)
@@ -120,7 +114,7 @@ class MultiViewVAE(ClusteringNetwork):
         self.register_buffer("reconstruction_weights", weights)
         self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes), generator=generator)
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes), generator=generator)
-        self.prior = MixturePrior(n_clusters, latent_dim, scale_is=scale_is)
+        self.prior = self._new_prior(n_clusters, latent_dim)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
         if learn_correlation:
@@ -164,8 +158,6 @@ class MultiViewVAE(ClusteringNetwork):
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
-        if self.scale_is == "variance":
-            return mean, (self.min_std**2 + softplus(scale)).sqrt()
         return mean, self.min_std + softplus(scale)
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
@@ -241,10 +233,18 @@ class MultiViewVAE(ClusteringNetwork):
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
-            log_resp = self.prior.log_responsibilities(assigned, self.density_floor)
+            log_resp = self._log_responsibilities(assigned)
         kernels.wait_for(decoding)
         parts = objective_parts(reconstruction, observed, estimates, fused, log_resp, prior)
         return parts, {"floored": self._floored(estimates[1], observed), "clusters": log_resp.detach().exp()}
+
+    def _new_prior(self, n_clusters: int, latent_dim: int) -> MixturePrior:
+        return MixturePrior(n_clusters, latent_dim)
+
+    def _log_responsibilities(self, latent: Tensor) -> Tensor:
+        """Return training's log responsibilities (N, K) of draws (N, D) from the posterior."""
+        log_resp: Tensor = self.prior.log_responsibilities(latent)
+        return log_resp
 
     def _floored(self, std: Tensor, observed: Tensor) -> Tensor:
         """Return how many of a sample's standard deviations lie at the floor, (N,): within a tenth of it."""

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
 from acova.base.errors import check_number
 from acova.metrics import matched
 from acova.plots.confidence import reaches
+from acova.plots.fitted import check_has
 from acova.plots.style import PALETTE, new_axes
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ class CalibrationDisplay:
         n_bins : int
         ax : matplotlib axes, optional
         """
-        check_is_fitted(estimator, "labels_")
-        if not hasattr(estimator, "probabilities_"):
-            msg = f"CalibrationDisplay: {type(estimator).__name__} tells no probabilities; fit ACOVA or a relative."
-            raise OptionError(msg)
+        lack = "tells no probabilities; fit ACOVA or a relative."
+        check_has("CalibrationDisplay", estimator, "probabilities_", lack)
         if y is not None:
             shares = estimator.probabilities_ if X is None else estimator.predict_proba(X)
             return cls.from_predictions(y, shares, n_bins=n_bins, ax=ax)

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from acova.base import OptionError
+from acova.plots.fitted import check_has
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
 if TYPE_CHECKING:
@@ -35,13 +34,8 @@ class CorrelationDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: "Axes | None" = None) -> Self:
         """Draw the learned correlation of a fitted model."""
-        check_is_fitted(estimator, "labels_")
-        if not hasattr(estimator, "correlation_"):
-            msg = (
-                f"CorrelationDisplay: {type(estimator).__name__} has no correlation_; fit a method that fuses views by "
-                "the correlation of their errors, such as ACOVA."
-            )
-            raise OptionError(msg)
+        lack = "has no correlation_; fit a method that fuses views by the correlation of their errors, such as ACOVA."
+        check_has("CorrelationDisplay", estimator, "correlation_", lack)
         return cls(estimator.correlation_, estimator.view_names_).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
-from acova.base import OptionError
+from acova.plots.fitted import check_has
 from acova.plots.maps import map_points
 from acova.plots.style import MARKERS, PALETTE, new_axes, settle
 
@@ -59,10 +58,8 @@ class LatentDisplay:
         random_state : int
         ax : matplotlib axes, optional
         """
-        check_is_fitted(estimator, "labels_")
-        if not hasattr(estimator, "latent_"):
-            msg = f"LatentDisplay: {type(estimator).__name__} has no latent space to map; fit ACOVA or a relative."
-            raise OptionError(msg)
+        lack = "has no latent space to map; fit ACOVA or a relative."
+        check_has("LatentDisplay", estimator, "latent_", lack)
         latent = estimator.latent_ if X is None else estimator.transform(X)
         probabilities = estimator.probabilities_ if X is None else estimator.predict_proba(X)
         points, made_by = map_points("LatentDisplay", latent, method, random_state)

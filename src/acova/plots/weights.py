@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from acova.base import OptionError
+from acova.plots.fitted import check_has
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
 if TYPE_CHECKING:
@@ -50,13 +49,8 @@ class ViewWeightDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: "Axes | None" = None) -> Self:
         """Draw the weights of the training samples, or of `X`."""
-        check_is_fitted(estimator, "labels_")
-        if not hasattr(estimator, "view_weights_"):
-            msg = (
-                f"ViewWeightDisplay: {type(estimator).__name__} does not weigh views; fit a method that fuses them, "
-                "such as ACOVA."
-            )
-            raise OptionError(msg)
+        lack = "does not weigh views; fit a method that fuses them, such as ACOVA."
+        check_has("ViewWeightDisplay", estimator, "view_weights_", lack)
         labels, weights = estimator.labels_, estimator.view_weights_
         if X is not None:
             labels, weights = estimator.predict(X), estimator.fusion_weights(X)

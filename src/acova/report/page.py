@@ -18,6 +18,7 @@ from acova.base.errors import check_choice
 from acova.base.files import file_errors
 from acova.base.outputs import check_output, new_file
 from acova.estimators._settings import plain, setting_parameters
+from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.plots import CONFIDENCE_EDGES, MAPS, PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
 from acova.report.numbers import fixed, number, percent
 from acova.report.profiles import cluster_profiles
@@ -206,13 +207,13 @@ def _correlation(model: Any) -> dict[str, Any] | None:
 def _settings(model: Any) -> list[tuple[str, str, str]]:
     """Return every setting, its value in this fit, and who chose it."""
     given = {name: plain(value) for name, value in model.get_settings().items()}
-    values = getattr(model, "settings_", given)
+    chosen = {**OTHERWISE, **RECIPES[given["recipe"]]} if "recipe" in given else {}
     rows = []
     for name, parameter in setting_parameters(type(model)).items():
         by = "given" if repr(given[name]) != repr(parameter.default) else "default"
-        if repr(values[name]) != repr(given[name]):
+        if given[name] is None and name in chosen:
             by = "recipe"
-        rows.append((name, repr(values[name]), by))
+        rows.append((name, repr(model.settings_[name]), by))
     return sorted(rows, key=lambda row: ("given", "recipe", "default").index(row[2]))
 
 

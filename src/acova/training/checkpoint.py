@@ -100,7 +100,7 @@ class Checkpoint:
         with file_errors(f"writing to {self.folder}"):
             if self.folder.is_dir():
                 names = {path.name for path in self.folder.iterdir()}
-                if not all(is_of_checkpoint(name) and name.endswith(".part") for name in names):
+                if not all(is_of_checkpoint(name) and name.startswith(".") for name in names):
                     msg = (
                         f"checkpoint={str(self.folder)!r} is a folder with other files in it; choose an empty or new "
                         "one."

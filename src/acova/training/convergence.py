@@ -18,6 +18,8 @@ _LEAST_EPOCHS = 8
 """Epochs that a phase needs before its course says anything."""
 _STEEP, _RISEN, _MATTERS = 0.2, 0.25, 0.1
 """Change over the last quarter of a phase, as a share of all its change, and the least one as a share of its level."""
+_DIVERGED = 10.0
+"""How many times as large as the first loss of a phase the last one is where training diverged."""
 _ROWS = 10_000
 
 
@@ -115,7 +117,14 @@ def _about_agreement(agreement: NDArray[np.float32]) -> list[str]:
 
 
 def _about_training(history: pd.DataFrame) -> list[str]:
-    """Compare the mean loss of the last quarter of the last phase with those before it; other phases only prepare."""
+    """Say where training diverged; else compare the mean loss of the last quarter of the last phase with the others."""
+    for phase, totals in history.groupby("phase", sort=False)["total"]:
+        first, last = float(totals.iloc[0]), float(totals.iloc[-1])
+        if last > _DIVERGED * max(abs(first), 1.0):
+            return [
+                f"training diverged: the loss rose in phase {phase!r} from {first:.4g} to {last:.4g}. Lower "
+                "learning_rate, keep clip_norm, or look for extreme values in the data."
+            ]
     name = history["phase"].iloc[-1] if len(history) else ""
     totals = history.loc[history["phase"] == name, "total"].to_numpy()
     if len(totals) < _LEAST_EPOCHS:

@@ -1,6 +1,6 @@
 """Cells that are too extreme to be computed with: found, and named as the user knows them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from acova.base import DataError
 from acova.data import Scaling, StoredViews, Views
-from acova.data.scaling import Features
 
 _WAY_OUT = "Correct it, drop the sample, or hide this view of it (observed=…)."
 
@@ -20,12 +19,10 @@ def overflow_allowed() -> Iterator[None]:
         yield
 
 
-def learn_scaling(
-    views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence[Features] | None = None
-) -> Scaling:
+def learn_scaling(views: Views | StoredViews, kinds: tuple[str, ...]) -> Scaling:
     """Return `Scaling.fit`, or raise `DataError` where the statistics of a column leave the range of numbers."""
     with overflow_allowed():
-        scaling = Scaling.fit(views, kinds, features)
+        scaling = Scaling.fit(views, kinds)
     for v, (center, scale) in enumerate(zip(scaling.centers, scaling.scales, strict=True)):
         bad = np.flatnonzero(~(np.isfinite(center) & np.isfinite(scale)))
         if bad.size:

@@ -24,6 +24,7 @@ from acova.functional import Batch, Fused
 from acova.networks.base import ClusteringNetwork
 from acova.training.consensus import Ensemble, match_runs, overlaps
 from acova.training.extremes import refusal, scaled
+from acova.training.job import Job
 
 CHUNK = 2048
 """Samples that are computed at once."""
@@ -191,6 +192,27 @@ def mean_objective(
                     sums[name] = sums.get(name, 0) + part.double().sum().cpu()
     totals = processes.sum(torch.stack(list(sums.values()))) / (n_samples * draws)
     return dict(zip(sums, totals.tolist(), strict=True))
+
+
+def trained_objective(
+    job: Job,
+    network: ClusteringNetwork,
+    scaling: Scaling,
+    views: Views | StoredViews,
+    streams: Streams,
+    processes: Processes,
+) -> float:
+    """Return the objective that a network was trained by, over all training data: with its weights and neighbours."""
+    data = job.data
+    first = processes.share(views.n_samples).start
+
+    def samples(start: int, stop: int) -> Batch:
+        if data.views is None:
+            return batch_of(views.read(start, stop), scaling, device_of(network))
+        return data.batch().rows(slice(start - first, stop - first))
+
+    loss = job.method.objective(network, job.settings)
+    return mean_objective(network, loss, samples, views.n_samples, streams, processes)["total"]
 
 
 def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:

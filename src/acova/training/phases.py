@@ -1,6 +1,6 @@
 """How ACOVA and its relatives train: pretraining, an optional warm-up, the start of the clusters, training."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from acova.engine.runtime import resolve_device
 from acova.functional import Batch, distance_to_identity
 from acova.networks import MultiViewVAE
 from acova.training.confidence import starting_temperature
-from acova.training.correlations import given_correlation, starting_correlation
+from acova.training.correlation_starts import given_correlation, starting_correlation
 from acova.training.costs import blind_costs, reconstruction_weights
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import batch_of
@@ -34,16 +34,15 @@ from acova.training.view_weights import shared_graph, smoothed_views, trusted_vi
 
 @dataclass(frozen=True)
 class Variational(Method):
-    """The training of ACOVA, and of its relatives that differ in how estimates are fused or in what scales stand for.
+    """The training of ACOVA, and of its relatives that differ in how estimates are fused.
 
     Attributes
     ----------
-    fusion, scale_is : str
+    fusion : str
         As for `MultiViewVAE`.
     """
 
     fusion: str = "correlated"
-    scale_is: str = "std"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
 
@@ -110,7 +109,7 @@ class Variational(Method):
         else:
             option = "rho" if self.fusion == "constant" else "correlation"
             matrix = given_correlation(option, correlation, n_views, who=settings.who)
-        return MultiViewVAE(
+        return self.constructor(settings)(
             job.sizes,
             settings.latent_dim,
             settings.n_clusters,
@@ -126,12 +125,14 @@ class Variational(Method):
                 settings.balance, settings.reconstruction_scale, job.sizes, job.likelihoods, data.costs, data.trust
             ),
             fusion=self.fusion,
-            scale_is=self.scale_is,
-            density_floor=settings.get("density_floor", 0.0),
             elbo_weight=settings.elbo_weight,
             temperature=starting_temperature(settings),
             generator=generator(job.streams.integer("weights")),
         )
+
+    def constructor(self, settings: Settings) -> Callable[..., MultiViewVAE]:
+        """Return what makes a network from the parameters of `MultiViewVAE`."""
+        return MultiViewVAE
 
     def objective(self, network: MultiViewVAE, settings: Settings) -> Objective:
         """Return the network's objective with the weight of decoding what samples lack."""

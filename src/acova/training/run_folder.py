@@ -39,8 +39,10 @@ FORMAT_VERSION = 4
 MODEL, CONFIG, LABELS, HISTORY = "model.safetensors", "config.json", "labels.csv", "history.csv"
 COMMAND, CHECKPOINT, HEAD = "command.json", "checkpoint", "checkpoint.json"
 COMMAND_FORMAT = "acova command"
-_OF_RUN = re.compile(r"(model\.safetensors|(config|command)\.json|(labels|history)\.csv|report\.html|\..*\.part)")
-_OF_CHECKPOINT = re.compile(r"(checkpoint\.json|(current(-\d+)?|run-\d+)\.safetensors|\..*\.part)")
+_OF_RUN = re.compile(
+    r"(model\.safetensors|(config|command)\.json|(labels|history)\.csv|report\.html|\..*\.part(\.\w+)?)"
+)
+_OF_CHECKPOINT = re.compile(r"(checkpoint\.json|(current(-\d+)?|run-\d+)\.safetensors|\..*\.part(\.\w+)?)")
 """Names of the files that this library writes, and may therefore delete."""
 _LOG = logging.getLogger("acova")
 

@@ -11,10 +11,11 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.clustering.kmeans import components_around, k_means, likely_clusters, round_clusters
+from acova.clustering.components import components_around, likely_clusters, round_components
+from acova.clustering.kmeans import k_means
 from acova.clustering.spectral import graph_clusters
 from acova.engine.parallel import single_threaded
-from acova.training.correlations import code_similarity
+from acova.training.correlation_starts import code_similarity
 
 if TYPE_CHECKING:
     from acova.training.method import Group
@@ -88,7 +89,7 @@ def place_by_k_means(group: "Group", points: Sequence[Tensor]) -> None:
         (of_run.double().cpu().numpy(), job.settings.n_clusters, job.streams.integer("k-means"))
         for job, of_run in zip(group.jobs, points, strict=True)
     ]
-    _place(group.networks, _side_by_side(round_clusters, tasks))
+    _place(group.networks, _side_by_side(_placed_round, tasks))
 
 
 def _place_by(group: "Group", points: Sequence["_Points"], stream: str) -> None:
@@ -172,6 +173,12 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
         placed = components_around(*given.posterior, np.eye(n_clusters)[labels])
     sizes = np.bincount(labels, minlength=n_clusters) + 1.0  # a cluster that nobody is in keeps a little weight
     return (*placed, sizes / sizes.sum()) if given.by_size else placed
+
+
+def _placed_round(points: NDArray[np.float64], n_clusters: int, seed: int) -> tuple[NDArray[np.float64], ...]:
+    """Return means and variances (K, D) of round components of one size."""
+    with single_threaded():
+        return round_components(k_means(points, n_clusters, seed), len(points))
 
 
 def _codes(group: "Group", run: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -3,7 +3,6 @@
 The containers are recognised by what they offer, so nothing here is imported until a file is read or written.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,8 +107,6 @@ def _write(data: Any, part: Path) -> None:
     except Exception as error:  # the packages refuse what HDF5 has no type for
         msg = f"{type(data).__name__} cannot be written: {error}. Remove or convert what is named there."
         raise FileError(msg) from error
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def add_results(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from acova.engine import ParameterGroup, Phase, Runs
-from acova.engine.adam import FusedAdam, TorchAdam
+from acova.engine.optimiser import FusedAdam, TorchAdam
 
 ON_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 KINDS = [

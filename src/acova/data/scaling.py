@@ -221,7 +221,8 @@ def _shortened(rows: FloatArray, limit: float) -> FloatArray:
     if limit == np.inf:
         return rows
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows * (limit / np.maximum(lengths, limit))
+    shortened: FloatArray = rows * (limit / np.maximum(lengths, limit))
+    return shortened
 
 
 class _Map(NamedTuple):

@@ -118,8 +118,8 @@ def _about_agreement(agreement: NDArray[np.float32]) -> list[str]:
 
 def _about_training(history: pd.DataFrame) -> list[str]:
     """Say where training diverged; else compare the mean loss of the last quarter of the last phase with the others."""
-    for phase, totals in history.groupby("phase", sort=False)["total"]:
-        first, last = float(totals.iloc[0]), float(totals.iloc[-1])
+    for phase, of_phase in history.groupby("phase", sort=False)["total"]:
+        first, last = float(of_phase.iloc[0]), float(of_phase.iloc[-1])
         if last > _DIVERGED * max(abs(first), 1.0):
             return [
                 f"training diverged: the loss rose in phase {phase!r} from {first:.4g} to {last:.4g}. Lower "

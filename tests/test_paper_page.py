@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -248,3 +249,44 @@ def test_the_framework_figure_is_what_its_script_draws():
     framework = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(framework)
     assert framework.drawn() == framework.TARGET.read_text()
+
+
+class TestCorrelationOnRealData:
+    @staticmethod
+    def matrices(name):
+        """Return the stored matrices R of the runs, by data set, method and rate."""
+        found = {}
+        for (data, rate, method, _), row in stored(name).rows.items():
+            correlation = row.get("records", {}).get("correlation")
+            if correlation:
+                found.setdefault((data, method, int(rate)), []).append(np.array(correlation["matrix"]))
+        return found
+
+    def norms(self, name):
+        found = self.matrices(name)
+        return {place: [np.linalg.norm(R - np.eye(len(R))) for R in runs] for place, runs in found.items()}
+
+    def test_over_the_missing_rates(self):
+        norms = self.norms("r_missing")
+        (rows,) = [table for table in tables("R on real data") if "marginal form" in table]
+        for method in ("masked precision", "marginal form"):
+            runs = [norms["handwritten", method, rate] for rate in (10, 30, 50, 70, 90)]
+            assert {len(each) for each in runs} == {5}
+            assert rows[method] == [f"{np.mean(each):.2f} ± {np.std(each, ddof=1):.2f}" for each in runs]
+
+    def test_entries_over_runs(self):
+        found = self.matrices("r_missing")
+        of_rate = {rate: np.array(found["handwritten", "masked precision", rate]) for rate in (10, 90)}
+        assert all(matrices.std(axis=0, ddof=1).max() < 0.025 for matrices in of_rate.values())
+        mean, (fou, fac, kar, zer, pix, mor) = of_rate[10].mean(axis=0), range(6)
+        assert [round(mean[fac, pix], 2), round(mean[kar, pix], 2)] == [0.70, 0.70]
+        assert np.round([mean[mor, :mor].min(), mean[mor, :mor].max()], 2).tolist() == [0.25, 0.32]
+        others = mean[np.ix_([fou, fac, kar, zer, pix], [fou, fac, kar, zer, pix])][np.triu_indices(5, 1)]
+        assert np.round([others.min(), others.max()], 2).tolist() == [0.62, 0.70]
+
+    def test_over_the_epochs(self):
+        norms = self.norms("r_epochs")
+        for place, cells in tables("R over the epochs")[0].items():
+            data, rate = place.removesuffix(" %").split(", ")
+            runs = [norms[data, f"ACOVA, epochs={epochs}", int(rate)] for epochs in (1, 10, 50, 100, 300)]
+            assert cells == [f"{norm:.2f}" for (norm,) in runs]

@@ -286,7 +286,9 @@ class TestCorrelationOnRealData:
 
     def test_over_the_epochs(self):
         norms = self.norms("r_epochs")
-        for place, cells in tables("R over the epochs")[0].items():
+        rows = tables("R over the epochs")[0]
+        assert rows.pop("") == ["1", "10", "50", "100", "300"]
+        for place, cells in rows.items():
             data, rate = place.removesuffix(" %").split(", ")
             runs = [norms[data, f"ACOVA, epochs={epochs}", int(rate)] for epochs in (1, 10, 50, 100, 300)]
             assert cells == [f"{norm:.2f}" for (norm,) in runs]

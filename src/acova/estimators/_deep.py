@@ -32,7 +32,7 @@ from acova.training.convergence import doubts_about, warn_of
 from acova.training.extremes import learn_scaling, overflow_allowed
 from acova.training.inference import (
     Inferred,
-    batch_of,
+    batch_between,
     device_of,
     infer,
     infer_chunks,
@@ -300,7 +300,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
         def samples(start: int, stop: int) -> Batch:
             if data.views is None:
-                return batch_of(views.read(start, stop), self._scaling, device_of(network))
+                return batch_between(views, self._scaling, start, stop, device_of(network))
             return data.batch().rows(slice(start - first, stop - first))
 
         loss, streams = job.method.objective(network, job.settings), Streams(self.seed_).child("score")
@@ -369,7 +369,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         views, network = self._views_to_predict(X, observed), self.network_
 
         def samples(start: int, stop: int) -> Batch:
-            return batch_of(views.read(start, stop), self._scaling, device_of(network))
+            return batch_between(views, self._scaling, start, stop, device_of(network))
 
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]

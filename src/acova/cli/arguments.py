@@ -33,7 +33,7 @@ Method = Annotated[
     str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=method_names)
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
-READING = ("drop", "drop_sample", "id_column", "transpose", "match_ids", "holes")
+READING = ("drop", "drop_sample", "id_column", "transpose", "match_ids", "holes", "layer")
 """Options that say how tables are read; a run remembers them."""
 DropSample = Annotated[list[str] | None, typer.Option(help="Leave out a sample by its name; may be repeated.")]
 IdColumn = Annotated[
@@ -45,6 +45,7 @@ Transpose = Annotated[
 ]
 MatchIds = Annotated[str, typer.Option(help="Names of samples: exactly, or loosely (blanks and capitals ignored).")]
 Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
+Layer = Annotated[str | None, typer.Option(help="Layer of a .h5ad or .h5mu file to read in the place of X.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from acova.cli.arguments import Drop, DropSample, Holes, IdColumn, MatchIds, Transpose, data_names, existing
+from acova.cli.arguments import Drop, DropSample, Holes, IdColumn, Layer, MatchIds, Transpose, data_names, existing
 from acova.console import plain_table, show
 
 
@@ -17,6 +17,7 @@ def inspect(
     transpose: Transpose = None,
     match_ids: MatchIds = "exactly",
     holes: Holes = "refuse",
+    layer: Layer = None,
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset
@@ -25,7 +26,7 @@ def inspect(
     source = load_dataset(data).views if known else existing(data)
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     lists = {name: tuple(given) for name, given in words.items() if given}
-    found = inspect_data(source, **lists, match_ids=match_ids, holes=holes)
+    found = inspect_data(source, **lists, match_ids=match_ids, holes=holes, layer=layer)
     show(found)
     if found.refusal is not None:
         raise typer.Exit(1)

@@ -17,6 +17,7 @@ from acova.cli.arguments import (
     DropSample,
     Holes,
     IdColumn,
+    Layer,
     MatchIds,
     Method,
     Quiet,
@@ -64,6 +65,7 @@ def fit(
     transpose: Transpose = None,
     match_ids: MatchIds = "exactly",
     holes: Holes = "refuse",
+    layer: Layer = None,
     stream: Stream = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
@@ -94,7 +96,7 @@ def fit(
     command = Command(
         data=data, preset=preset, missing=missing, pattern=pattern, seed=seed, stream=stream, drop=drop or [],
         drop_sample=drop_sample or [], id_column=id_column or [], transpose=transpose or [], match_ids=match_ids,
-        holes=holes, method=method, settings=settings,
+        holes=holes, layer=layer, method=method, settings=settings,
     )  # fmt: skip
     _run(out, command, force=force, quiet=quiet)
 
@@ -134,12 +136,15 @@ def _reading(command: "Command") -> "Reading":
 
 def _prepared(command: "Command", *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
     """Return the views, the known classes and the estimator that a fit's arguments mean."""
-    from acova.data import make_observed
+    from acova.data import StoredViews, make_observed
     from acova.estimators.registry import method_class
 
     views, labels = load(command.data, _reading(command), stream=command.stream)
-    if command.missing and command.stream:
-        msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
+    if command.missing and isinstance(views, StoredViews):
+        msg = (
+            "fit: --missing hides views of data in memory, not on disk or sparse; with --stream put an observed.npy "
+            "beside the views."
+        )
         raise OptionError(msg)
     if command.missing:
         hidden = command.missing, command.pattern, command.seed

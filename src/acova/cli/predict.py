@@ -14,6 +14,7 @@ from acova.cli.arguments import (
     Drop,
     DropSample,
     IdColumn,
+    Layer,
     Stream,
     Transpose,
     data_names,
@@ -49,6 +50,7 @@ def predict(
     holes: Annotated[
         str | None, typer.Option(help="Rows with single empty cells: refuse or hide; as in the fit.")
     ] = None,
+    layer: Layer = None,
     stream: Stream = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
@@ -70,9 +72,9 @@ def predict(
     annotated = out.suffix in (".h5mu", ".h5ad")
     given = {
         "drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose,
-        "match_ids": match_ids, "holes": holes,
+        "match_ids": match_ids, "holes": holes, "layer": layer,
     }  # fmt: skip
-    flags = [reading_flag(name) for name, value in given.items() if value]
+    flags = [reading_flag(name) for name, value in given.items() if value and name != "layer"]
     if annotated and flags:
         msg = f"predict: {', '.join(flags)}: for tables, not for {out.suffix}; clean {data} itself, or write a .csv."
         raise OptionError(msg)
@@ -81,7 +83,7 @@ def predict(
     resolve_device(device)
     model = load_method(run, device=device)
     if annotated:
-        _annotate(model, Path(data), out)
+        _annotate(model, Path(data), out, layer or model.provenance_.get("layer"))
         return
     reading = _reading(given, {} if stream or data in dataset_names() else model.provenance_)
     views, _ = load(data, reading, stream=stream, categories=model.categories_)
@@ -118,13 +120,13 @@ def _counted(tables: "Iterator[pd.DataFrame]", sizes: "list[pd.DataFrame]") -> "
         yield table
 
 
-def _annotate(model: "MultiViewClusterer", data: Path, out: Path) -> None:
+def _annotate(model: "MultiViewClusterer", data: Path, out: Path, layer: str | None) -> None:
     from acova.data import read_omics, write_omics
 
     if data.suffix != out.suffix:
         msg = f"predict: {out} is {data} with results in it, so both need the same ending; or write a .csv."
         raise OptionError(msg)
     container = read_omics(data)
-    model.annotate(container)
+    model.annotate(container, layer=layer)
     write_omics(container, out)
     say(f"{data} with .obs['acova_label'] and more: {out}")

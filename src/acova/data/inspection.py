@@ -17,6 +17,8 @@ from acova.data.findings import Finding, findings_of, ignored_findings, name_fin
 from acova.data.inputs import as_float_array, split_views
 from acova.data.matching import match_texts
 from acova.data.names import union
+from acova.data.sparse import is_sparse
+from acova.data.stored import IN_MEMORY
 from acova.data.views import Views, joined_views
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ def inspect_data(
     transpose: str | Sequence[str] = (),
     match_ids: str = "exactly",
     holes: str = "refuse",
+    layer: str | None = None,
 ) -> Inspection:
     """Tell what a fit would see, without refusing what a fit would refuse.
 
@@ -99,7 +102,7 @@ def inspect_data(
     ----------
     X : path, or anything that `Views.of` takes
     observed : as in `Views.of`
-    drop, drop_sample, id_column, transpose, match_ids, holes : as in `read_views`
+    drop, drop_sample, id_column, transpose, match_ids, holes, layer : as in `read_views`
         ``id_column`` and ``transpose`` are for files.
 
     Returns
@@ -107,8 +110,15 @@ def inspect_data(
     Inspection
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
-    reading = Reading.of("inspect_data", **words, match_ids=match_ids, holes=holes)
+    reading = Reading.of("inspect_data", **words, match_ids=match_ids, holes=holes, layer=layer)
     contents = _contents_of(X, observed, reading).cleaned(reading)
+    for name, part in contents.parts.items():
+        if is_sparse(part) and 4 * part.shape[0] * part.shape[1] > IN_MEMORY:
+            msg = (
+                f"inspect_data: view {name!r} would take {4e-9 * part.shape[0] * part.shape[1]:.1f} GB when dense, and "
+                "every cell is looked at; inspect some of its features or samples."
+            )
+            raise DataError(msg)
     frames = {name: _as_frame(name, part) for name, part in contents.parts.items()}
     named = frames if _joined(contents.parts) else None
     refusal, views = None, None
@@ -146,7 +156,7 @@ def _contents_of(X: Any, observed: Any, reading: Reading) -> Contents:
             for name, array, columns in zip(X.names, X.arrays, X.columns, strict=True)
         }
         return Contents(frames, observed=observed)
-    return Contents(split_views(X, None), observed=observed)
+    return Contents(split_views(X, None, reading.layer), observed=observed)
 
 
 def _joined(parts: Mapping[str, Any]) -> bool:

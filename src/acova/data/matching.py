@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from acova.base import DataError
+from acova.data.sparse import SparseTable
 
 Matches = Mapping[str, Mapping[str, str]]
 """View → name as written → name under which the sample is joined."""
@@ -21,7 +22,7 @@ def match_loosely(frames: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
     Parameters
     ----------
-    frames : dict of name → DataFrame
+    frames : dict of name → DataFrame or SparseTable
         Other parts are left alone, and so are names that are no text.
 
     Returns
@@ -39,7 +40,7 @@ def match_loosely(frames: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     spellings: dict[str, str] = {}
     renamed, matches = dict(frames), {}
     for name, frame in frames.items():
-        if not isinstance(frame, pd.DataFrame):
+        if not isinstance(frame, pd.DataFrame | SparseTable) or frame.index is None:
             continue
         labels = list(frame.index)
         here: dict[str, str] = {}
@@ -56,7 +57,7 @@ def match_loosely(frames: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
         if changed:
             matches[name] = changed
             index = pd.Index([changed.get(label, label) for label in labels], dtype=object, name=frame.index.name)
-            renamed[name] = frame.set_axis(index, axis=0)
+            renamed[name] = frame.named(index) if isinstance(frame, SparseTable) else frame.set_axis(index, axis=0)
     return renamed, matches
 
 

@@ -62,6 +62,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     id_column: list[str] = []
     transpose: list[str] = []
     match_ids: str = "exactly"
+    layer: str | None = None
 
 
 def save_run(

@@ -20,6 +20,7 @@ from acova.data.categories import Categories
 from acova.data.files.archives import LABEL_KEYS, read_hdf5, read_mat, read_npz
 from acova.data.files.compressed import unpacked
 from acova.data.files.limits import check_expansion, check_file, check_name, readable
+from acova.data.files.matrices import companions, matrix_ending, read_mtx
 from acova.data.files.omics import ENDINGS as OMICS
 from acova.data.files.omics import read_omics
 from acova.data.files.parts import ENDINGS as ROWS
@@ -29,7 +30,8 @@ from acova.data.findings import ignored_findings, warn_of
 from acova.data.inputs import split_views
 from acova.data.matching import Matches
 from acova.data.names import kind_of
-from acova.data.stored import StoredViews
+from acova.data.sparse import SparseTable, is_sparse
+from acova.data.stored import IN_MEMORY, StoredViews
 from acova.data.views import Views
 
 _ABOUT = ("", ".md", ".rst", ".json", ".toml", ".yaml", ".yml", ".html", ".pdf", ".png", ".log", ".py", ".r", ".ipynb")
@@ -38,8 +40,8 @@ _DOCUMENTS = ("readme", "license", "licence", "changes", "notes", "citation")
 _HDF5 = (".h5", ".hdf5")
 _NUMBERED = re.compile(r"view_[0-9]{1,9}")
 _KNOWN = (
-    "a .npz, .mat, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view (or a "
-    ".zip of one)"
+    "a .npz, .mat, .mtx, .h5, .h5mu or .h5ad file, an Excel workbook, a table, or a folder with one table per view (or "
+    "a .zip of one)"
 )
 
 
@@ -48,7 +50,8 @@ class Dataset:
     """Views and, where they are known, the classes of the samples."""
 
     name: str
-    views: Views
+    views: Any
+    """`Views`, or `StoredViews` of large sparse matrices."""
     labels: NDArray[np.int64] | None = None
     """(n_samples,) classes 0 … K-1, -1 where none is known; never used for training."""
     matches: Matches = field(default_factory=dict)
@@ -108,6 +111,7 @@ def read_views(
     transpose: str | Sequence[str] = (),
     match_ids: str = "exactly",
     holes: str = "refuse",
+    layer: str | None = None,
 ) -> Dataset:
     """Read a multi-view data set from disk.
 
@@ -127,6 +131,11 @@ def read_views(
           optional. Nothing is unpickled;
         - ``.mat``, any version: a cell array ``X`` with one matrix per view, or ``X1``, ``X2``, …;
           labels in ``Y``, ``gt``, ``labels`` or ``truth``. Matrices may hold samples in rows or columns;
+        - ``.mtx`` (also with ``.gz``): a sparse matrix, with ``a_features.tsv`` and ``a_barcodes.tsv`` beside ``a.mtx``
+          its names; without them, samples are in rows. A folder may hold several, also beside tables, and may be one
+          that 10x programs write (``matrix.mtx.gz``, ``features.tsv.gz``, ``barcodes.tsv.gz``). 10x ``.h5`` files are
+          read, too. Types of features are views. Sparse matrices that would take more than 256 MB when dense stay
+          sparse, and the views are then `StoredViews`;
         - ``.h5mu``, ``.h5ad``: MuData and AnnData, see `Views.of`; a column of ``obs`` called ``labels`` (or one of
           the names above) holds the known classes.
 
@@ -150,13 +159,15 @@ def read_views(
     holes : {"refuse", "hide"}
         What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
         missing for that sample.
+    layer : str, optional
+        The layer of a ``.h5ad`` or ``.h5mu`` file to read in the place of ``X``.
 
     Returns
     -------
     Dataset
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
-    reading = Reading.of("read_views", **words, match_ids=match_ids, holes=holes)
+    reading = Reading.of("read_views", **words, match_ids=match_ids, holes=holes, layer=layer)
     return read_dataset(Path(path), reading, categories)
 
 
@@ -164,7 +175,10 @@ def read_dataset(path: Path, reading: Reading, categories: Mapping[str, Categori
     """Read a multi-view data set as `read_views` does, the words for it checked already."""
     held = read_contents(path, reading).cleaned(reading)
     warn_of(ignored_findings(held.ignored))
-    views = Views.of(held.parts, held.observed, categories=categories)
+    if any(map(is_sparse, held.parts.values())):
+        views: Views | StoredViews = StoredViews.of(held.parts, held.observed)
+    else:
+        views = Views.of(held.parts, held.observed, categories=categories)
     name = path.name if path.is_dir() else table_name(path)
     return Dataset(name, views, _classes(path, held.labels, views), held.matches)
 
@@ -177,10 +191,16 @@ def read_contents(path: str | Path, reading: Reading = AS_WRITTEN) -> Contents:
         msg = f"{path}: no such file or folder; give {_KNOWN}."
         raise DataError(msg)
     check_file(path, folder=True)
+    if reading.layer and path.suffix.lower() not in (*OMICS, ".zip") and "layer" not in reading.remembered:
+        msg = f"{path}: layer={reading.layer!r} is for {' and '.join(OMICS)} files; leave it out for others."
+        raise DataError(msg)
     if path.is_dir():
         return _read_folder(path, reading)
     if table_ending(path) in WORKBOOKS:
         return _sorted_tables(dict(read_workbook(path, reading)), reading)
+    if matrix_ending(path) is not None:
+        reading.check_ids({})
+        return _settled(Contents(reading.turned(read_mtx(path))))
     if table_ending(path) is not None:
         return _sorted_tables(read_tables(path, reading), reading)
     if path.suffix.lower() == ".zip":
@@ -192,15 +212,28 @@ def _read_arrays(path: Path, reading: Reading) -> Contents:
     """Read a file that holds all views and is no table."""
     reading.check_ids({})
     if path.suffix in OMICS:
-        contents = _read_container(path)
+        contents = _read_container(path, reading)
     elif path.suffix == ".mat":
         contents = Contents(*read_mat(path))
     elif path.suffix == ".npz" or path.suffix in _HDF5:
-        return _sorted_out(read_npz(path) if path.suffix == ".npz" else read_hdf5(path), reading)
+        held = read_npz(path) if path.suffix == ".npz" else read_hdf5(path)
+        if any(map(is_sparse, held.values())):
+            contents = Contents(held)
+        else:
+            return _sorted_out(held, reading)
     else:
         msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use {_KNOWN}."
         raise DataError(msg)
-    return replace(contents, parts=reading.turned(contents.parts))
+    return _settled(replace(contents, parts=reading.turned(contents.parts)))
+
+
+def _settled(contents: Contents) -> Contents:
+    """Return sparse matrices dense unless they are large together."""
+    tables = [part for part in contents.parts.values() if isinstance(part, SparseTable)]
+    if sum(table.nbytes for table in tables) > IN_MEMORY:
+        return contents
+    parts = {name: p.dense() if isinstance(p, SparseTable) else p for name, p in contents.parts.items()}
+    return replace(contents, parts=parts)
 
 
 def _read_zip(path: Path, reading: Reading) -> Contents:
@@ -222,10 +255,10 @@ def _without(parts: Mapping[str, Any], drop: Sequence[str], *, strict: bool) -> 
     """Leave out columns, given as ``column`` or ``view:column``; where strict, one that nobody has is an error."""
     kept, left = dict(parts), set(drop)
     for name, part in parts.items():
-        if isinstance(part, pd.DataFrame):
+        if isinstance(part, pd.DataFrame | SparseTable) and part.columns is not None:
             gone = [c for c in part.columns if str(c) in drop or f"{name}:{c}" in drop]
             left -= {str(c) for c in gone} | {f"{name}:{c}" for c in gone}
-            kept[name] = part.drop(columns=gone)
+            kept[name] = part.without(gone) if isinstance(part, SparseTable) else part.drop(columns=gone)
     if left and strict:
         known = [str(c) for part in parts.values() if isinstance(part, pd.DataFrame) for c in part.columns]
         column = min(left)
@@ -235,7 +268,9 @@ def _without(parts: Mapping[str, Any], drop: Sequence[str], *, strict: bool) -> 
 
 
 def _hidden(part: Any) -> Any:
-    """Empty the rows that have an empty cell among their numbers."""
+    """Empty the rows that have an empty cell among their numbers; large sparse matrices are left as they are."""
+    if isinstance(part, SparseTable):
+        return part
     frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
     holes = frame.select_dtypes("number").isna().any(axis=1)
     if not holes.any():
@@ -261,10 +296,11 @@ def _sorted_out(held: dict[str, NDArray[Any]], reading: Reading) -> Contents:
     return Contents(arrays, labels, observed)
 
 
-def _read_container(path: Path) -> Contents:
+def _read_container(path: Path, reading: Reading) -> Contents:
     data = read_omics(path)
     known = next((key for key in LABEL_KEYS if key in data.obs and data.obs[key].notna().all()), None)
-    return Contents(split_views(data, None), None if known is None else data.obs[[known]])
+    parts = split_views(data, None, reading.layer, sparse=True)
+    return Contents(parts, None if known is None else data.obs[[known]])
 
 
 def _read_folder(path: Path, reading: Reading) -> Contents:
@@ -272,17 +308,21 @@ def _read_folder(path: Path, reading: Reading) -> Contents:
         files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
     for file in files:
         check_name(file.name)
+    matrices = [file for file in files if matrix_ending(file) is not None]
+    beside = [name for file in matrices for name in companions(file).values()]
     tables: dict[str, Any] = {}
     for file in files:
-        if table_ending(file) is None or file.is_dir():
+        if (table_ending(file) is None and file not in matrices) or file in beside or file.is_dir():
             continue
-        for name, table in read_tables(file, reading).items():
+        found: Mapping[str, Any] = read_mtx(file) if file in matrices else read_tables(file, reading)
+        for name, table in found.items():
             if name in tables:
                 msg = f"{path}: two files give the view {name!r}; keep one of them."
                 raise DataError(msg)
             tables[name] = table
     if tables.keys() - {"labels", "observed"}:
-        return replace(_sorted_tables(tables, reading), ignored=_ignored(files))
+        ignored = _ignored([file for file in files if file not in matrices and file not in beside])
+        return replace(_settled(_sorted_tables(tables, reading)), ignored=ignored)
     reading.check_ids({})
     if any(file.suffix in ROWS for file in files):
         stored = StoredViews.of(path)
@@ -313,17 +353,18 @@ def _ignored(files: Sequence[Path]) -> tuple[str, ...]:
 
 def _sorted_tables(tables: dict[str, Any], reading: Reading) -> Contents:
     """Tell views from classes and mask; where some tables name samples by text, whole numbers in others become text."""
-    reading.check_ids(tables)
+    reading.check_ids({name: table for name, table in tables.items() if isinstance(table, pd.DataFrame)})
     tables = reading.turned(tables)
-    if any(kind_of(table.index) == "text" for table in tables.values()):
-        for name, table in tables.items():
-            if is_integer_dtype(table.index.dtype):
+    named = {name: table for name, table in tables.items() if table.index is not None}
+    if any(kind_of(table.index) == "text" for table in named.values()):
+        for name, table in named.items():
+            if isinstance(table, pd.DataFrame) and is_integer_dtype(table.index.dtype):
                 tables[name] = table.set_axis(table.index.astype(str), axis=0)
     labels, observed = tables.pop("labels", None), tables.pop("observed", None)
     return Contents(tables, labels, observed)
 
 
-def _classes(path: Path, labels: Any, views: Views) -> NDArray[np.int64] | None:
+def _classes(path: Path, labels: Any, views: Views | StoredViews) -> NDArray[np.int64] | None:
     """Return the known classes in the order of the samples, as 0 … K-1, and -1 where none is known."""
     if labels is None:
         return None

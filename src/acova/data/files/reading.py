@@ -7,11 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from acova.base import DataError, OptionError
 from acova.base.errors import check_choice, near_miss
 from acova.data.matching import loosely, match_loosely
+from acova.data.sparse import SparseTable
 
 MATCHES = ("exactly", "loosely")
 _BESIDE = ("labels", "observed")
@@ -28,6 +30,7 @@ class Reading:
     transpose: tuple[str, ...] = ()
     match_ids: str = "exactly"
     holes: str = "refuse"
+    layer: str | None = None
     remembered: tuple[str, ...] = ()
     """Which of these words come from a fit on other data: they may name what is not there."""
 
@@ -37,7 +40,7 @@ class Reading:
         check_choice(who, "match_ids", words.get("match_ids", "exactly"), MATCHES)
         check_choice(who, "holes", words.get("holes", "refuse"), ("refuse", "hide"))
         for name, value in words.items():
-            if name not in ("match_ids", "holes"):
+            if name not in ("match_ids", "holes", "layer"):
                 words[name] = _listed(who, name, value)
         return cls(**words)
 
@@ -108,14 +111,13 @@ class Reading:
             return dict(tables)
         kept, known, left = {}, [], dict.fromkeys(map(self._plain, self.drop_sample))
         for name, table in tables.items():
-            rows = table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))
+            rows = _names(table)
             texts = [self._plain(str(label)) for label in rows]
             gone = np.isin(np.array(texts, dtype=object), list(map(self._plain, self.drop_sample)))
             known += [str(label) for label in rows]
             for text in {text for text, one in zip(texts, gone, strict=True) if one}:
                 left.pop(text, None)
-            named = isinstance(table, pd.DataFrame) or name in _BESIDE  # rows of other arrays are named by number
-            kept[name] = table[~gone] if named else pd.DataFrame(table[~gone], index=np.flatnonzero(~gone))
+            kept[name] = _taken(table, ~gone, named=name not in _BESIDE)
         for word in self.drop_sample:
             if self._plain(word) in left:
                 msg = f"read_views: drop_sample must name samples; no view has {word!r}.{near_miss(word, known)}"
@@ -144,6 +146,22 @@ def _listed(who: str, name: str, value: Any) -> tuple[str, ...]:
 
 def _id(table: pd.DataFrame) -> str:
     return str(table.index.name)
+
+
+def _names(table: Any) -> pd.Index:
+    """Return the names of the rows of a table, or their numbers."""
+    if isinstance(table, pd.DataFrame | SparseTable) and table.index is not None:
+        return table.index
+    return pd.RangeIndex(table.shape[0])
+
+
+def _taken(table: Any, rows: NDArray[np.bool_], *, named: bool) -> Any:
+    """Return some rows; those of an array without names are named by their numbers if they are to be `named`."""
+    if isinstance(table, SparseTable):
+        return table.take(np.flatnonzero(rows))
+    if isinstance(table, pd.DataFrame) or not named:
+        return table[rows]
+    return pd.DataFrame(table[rows], index=np.flatnonzero(rows))
 
 
 def _turned(part: Any) -> Any:

@@ -565,3 +565,22 @@ def test_words_for_tables_are_refused_for_other_data(acova, tmp_path):
     assert (code, "--match-ids: these options say how tables are read" in err) == (2, True)
     code, _, err = acova("fit", tmp_path, *run, "--match-ids", "loose")
     assert (code, "fit: match_ids must be 'exactly', 'loosely'; got 'loose'" in err) == (2, True)
+
+
+def test_a_layer_is_fitted_and_annotated(acova, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    views, _ = make_toy(missing=0.0)
+    names = [f"c{i}" for i in range(len(views))]
+    data = anndata.AnnData(np.zeros_like(views.arrays[0]), obs=pd.DataFrame(index=names))
+    data.layers["counts"] = views.arrays[0]
+    data.write(tmp_path / "a.h5ad")
+    fit = ("fit", tmp_path / "a.h5ad", "--clusters", 3, "--method", "Concat", "--quiet", "--layer", "counts")
+    assert acova(*fit, "--out", tmp_path / "run")[0] == 0
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    assert labels.nunique() == 3
+    code, _, err = acova("predict", tmp_path / "run", tmp_path / "a.h5ad", "--out", tmp_path / "new.csv")
+    assert (code, err) == (0, "Read as in the fit: --layer counts\n")
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+    assert acova("predict", tmp_path / "run", tmp_path / "a.h5ad", "--out", tmp_path / "done.h5ad")[0] == 0
+    found = anndata.read_h5ad(tmp_path / "done.h5ad").obs["acova_label"].astype(int)
+    np.testing.assert_array_equal(found[names], labels[names])

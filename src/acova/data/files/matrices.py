@@ -23,7 +23,9 @@ _NAMES = {"features": ("features", "genes"), "barcodes": ("barcodes",)}
 _OF_NAMES = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
 _SEPARATORS = "_.-"
 _BANNER = re.compile(rb"%%matrixmarket\s+matrix\s+(coordinate|array)\s+(real|integer|pattern|double)\s+general\s*")
-_LINE = 2**16
+_LINE, _PIECE = 2**16, 2**19
+_MOST = 2**31 - 1
+"""Rows and columns that can be numbered in 32 bits."""
 _CELL = 24
 """Bytes of a filled cell while it is read: row, column and value."""
 _GENES = "Gene Expression"
@@ -174,22 +176,68 @@ def _lines(path: Path) -> list[list[str]]:
 
 def _matrix(path: Path) -> Any:
     """Return the matrix as it is written, what its header says checked before anything is read."""
-    from scipy.io import mmread
-
     with readable(path, "Matrix Market file"):
         check_packed(path)
         with opened(path) as stream:
-            kind, rows, columns, filled = _header(path, stream)
-        size = path.stat().st_size
-        check_expansion(path, 8 * (rows + columns) + _CELL * filled, size)
-        if kind == "array":
-            filled = rows * columns
-        with opened(path) as stream:
-            return csr_array(mmread(stream))
+            kind, field, rows, columns, filled = _header(path, stream)
+            check_expansion(path, 8 * (rows + columns) + _CELL * filled, path.stat().st_size)
+            if kind == "array":
+                (values,) = _numbers(stream, [np.float64], rows * columns)
+                return csr_array(values.reshape(columns, rows).T)
+            places = [np.int64, np.int64]
+            at, to, *cells = _numbers(stream, places if field == "pattern" else [*places, np.float64], filled)
+        for name, numbers, most in (("row", at, rows), ("column", to, columns)):
+            if filled and not (numbers.min() >= 1 and numbers.max() <= most):
+                msg = f"a cell is in {name} {numbers.max() if numbers.max() > most else numbers.min()} of {most}"
+                raise ValueError(msg)
+        values = cells[0] if cells else np.ones(filled, np.float32)
+        return csr_array((values, (at - 1, to - 1)), shape=(rows, columns))
 
 
-def _header(path: Path, stream: IO[bytes]) -> tuple[str, int, int, int]:
-    """Return the kind of a matrix, its rows, its columns and the number of its filled cells."""
+def _numbers(stream: IO[bytes], types: Sequence[type[Any]], length: int) -> list[NDArray[Any]]:
+    """Return the columns of so many lines of numbers, read in pieces; another number of them is an error.
+
+    scipy's own reader ends the process over some damaged files.
+    """
+    columns = [np.empty(length, np.int32 if issubclass(kind, np.integer) else kind) for kind in types]
+    surplus, done = len(types), 0
+    expected: Any = {**dict(enumerate(types)), surplus: str}
+    with pd.read_csv(
+        stream,
+        sep=r"\s+",
+        header=None,
+        names=range(surplus + 1),
+        dtype=expected,
+        na_filter=False,
+        quoting=csv.QUOTE_NONE,
+        chunksize=_PIECE,
+    ) as pieces:
+        for piece in pieces if length else ():
+            end = done + len(piece)
+            if end > length or (piece[surplus] != "").any():
+                msg = f"it has more numbers than its header says, {length} lines of {len(types)}"
+                raise ValueError(msg)
+            for number, column in enumerate(columns):
+                column[done:end] = _within(piece[number].to_numpy())
+            done = end
+    if done < length:
+        msg = f"it has {done} lines of numbers and its header says {length}"
+        raise ValueError(msg)
+    if columns[-1].dtype == np.float64 and (columns[-1].astype(np.float32) == columns[-1]).all():
+        columns[-1] = columns[-1].astype(np.float32)  # as counts are
+    return columns
+
+
+def _within(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return places, or values, after a look at whether places can be numbered in 32 bits."""
+    if numbers.dtype == np.int64 and np.abs(numbers).max() > _MOST:
+        msg = f"a cell is in row or column {np.abs(numbers).max()}"
+        raise ValueError(msg)
+    return numbers
+
+
+def _header(path: Path, stream: IO[bytes]) -> tuple[str, str, int, int, int]:
+    """Return the kind of a matrix and of its cells, its rows, its columns and the number of its filled cells."""
     banner = _BANNER.fullmatch(stream.readline(_LINE).lower())
     if banner is None:
         msg = "its first line must be '%%MatrixMarket matrix coordinate real general', or integer or pattern for real"
@@ -202,10 +250,13 @@ def _header(path: Path, stream: IO[bytes]) -> tuple[str, int, int, int]:
         raise ValueError(msg)
     rows, columns = numbers[:2]
     filled = numbers[2] if kind == "coordinate" else rows * columns
-    if filled > rows * columns:
-        msg = f"{path}: says that {filled} of {rows} x {columns} cells are filled; write it again."
+    if filled > rows * columns or max(rows, columns) > _MOST:
+        msg = (
+            f"{path}: says that {filled} of {rows} x {columns} cells are filled; there may be as many as cells, and "
+            f"{_MOST} rows and columns. Write it again."
+        )
         raise DataError(msg)
-    return kind, rows, columns, filled
+    return kind, banner[2].decode(), rows, columns, filled
 
 
 def _sizes(stream: IO[bytes]) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -152,7 +153,12 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         if not is_omics(data):
             msg = f"{type(self).__name__}.annotate: data must be a MuData or an AnnData; got {type(data).__name__}."
             raise DataError(msg)
-        views = data if layer is None else StoredViews.of(data, layer=layer)
+        views: Any = data
+        if layer is not None:
+            large = sparse_bytes(data) > _IN_MEMORY
+            check_is_fitted(self, "labels_")
+            dense = partial(Views.of, categories=self.categories_)
+            views = (StoredViews.of if large else dense)(data, layer=layer)
         table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
             "method": type(self).__name__,

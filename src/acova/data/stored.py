@@ -20,7 +20,7 @@ from acova.data.views import Views
 
 BLOCK = 4096
 """Rows read at a time by everything that goes through stored views once."""
-BLOCK_BYTES = 2**25
+BLOCK_BYTES = 2**22
 """Memory of as many rows of sparse views, when dense."""
 IN_MEMORY = 2**28
 """Bytes of views on disk, or of sparse views when dense, up to which they are read as a whole."""

@@ -584,3 +584,26 @@ def test_a_layer_is_fitted_and_annotated(acova, tmp_path):
     assert acova("predict", tmp_path / "run", tmp_path / "a.h5ad", "--out", tmp_path / "done.h5ad")[0] == 0
     found = anndata.read_h5ad(tmp_path / "done.h5ad").obs["acova_label"].astype(int)
     np.testing.assert_array_equal(found[names], labels[names])
+
+
+def test_a_folder_of_10x_programs_is_fitted_and_predicted(acova, tmp_path, monkeypatch):
+    import scipy.io
+    import scipy.sparse
+
+    views, _ = make_toy(missing=0.0)
+    counts = np.round(np.abs(np.hstack(views.arrays[:2])))
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    scipy.io.mmwrite(folder / "matrix.mtx", scipy.sparse.coo_matrix(counts.T))
+    (folder / "barcodes.tsv").write_text("".join(f"cell{i}\n" for i in range(len(counts))))
+    kinds = ["Gene Expression"] * views.sizes[0] + ["Antibody Capture"] * views.sizes[1]
+    (folder / "features.tsv").write_text("".join(f"id{i}\tname{i}\t{kind}\n" for i, kind in enumerate(kinds)))
+    fit = ("fit", folder, "--clusters", 3, "--method", "Concat", "--quiet")
+    assert acova(*fit, "--out", tmp_path / "run")[0] == 0
+    assert acova("predict", tmp_path / "run", folder, "--out", tmp_path / "new.csv")[0] == 0
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    assert labels.index[0] == "cell0"
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+    monkeypatch.setattr("acova.data.files.formats.IN_MEMORY", 0)
+    code, _, err = acova("fit", folder, "--out", tmp_path / "b", "--clusters", 3, "--missing", "0.5")
+    assert (code, "--missing hides views of data in memory, not on disk or sparse" in err) == (2, True)

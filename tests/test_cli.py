@@ -498,3 +498,112 @@ def test_a_folder_that_is_nearly_named_is_suggested(acova, folder, monkeypatch):
     assert code == 2
     assert "Did you mean 'data'?" in err
     assert "acova fit data --clusters 3 --out run" in acova("fit", "data")[2]
+
+
+def messy(folder):
+    """Write the tables of a folder again as they come: turned, named in another column, spelled otherwise, packed."""
+    first, second, *_ = sorted(path for path in folder.glob("*.csv") if path.stem != "labels")
+    table = pd.read_csv(first, index_col=0)
+    table.T.to_csv(folder / f"{first.stem}.csv.gz")
+    first.unlink()
+    table = pd.read_csv(second, index_col=0)
+    table.insert(1, "who", [f" {name.upper()}" for name in table.index])
+    table.to_csv(second, index=False)
+    return first.stem, second.stem
+
+
+def test_a_run_remembers_how_its_tables_are_read(acova, folder, tmp_path):
+    fit = ("--clusters", 3, "--method", "Concat", "--quiet")
+    assert acova("fit", folder, "--out", tmp_path / "clean", *fit)[0] == 0
+    turned, _ = messy(folder)
+    words = ("--transpose", turned, "--id-column", "who", "--match-ids", "loosely", "--drop-sample", "s003")
+    assert acova("inspect", folder, *words)[0] == 0
+    code, _, err = acova("fit", folder, "--out", tmp_path / "run", *fit, *words)
+    assert code == 0
+    assert "names were matched loosely, first ' S" in err
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    due = pd.read_csv(tmp_path / "clean" / "labels.csv", index_col="sample")["label"]
+    assert sorted(labels.index.str.lower()) == sorted({*due.index} - {"s003"})
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["fitted"]["provenance_"]
+    assert (kept["transpose"], kept["id_column"]) == ([turned], ["who"])
+    assert (kept["match_ids"], kept["drop_sample"]) == ("loosely", ["s003"])
+    code, _, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "new.csv")
+    assert code == 0
+    assert f"Read as in the fit: --id-column who --transpose {turned} --match-ids loosely\n" in err
+    new = pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"]
+    pd.testing.assert_series_equal(new[labels.index], labels)
+    assert "s003" in new.index.str.lower()
+    assert acova("report", tmp_path / "run")[0] == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f'<th scope="row">transpose</th><td>{turned}</td>' in page
+
+
+def test_what_a_fit_remembers_may_be_absent_or_left_aside(acova, folder, tmp_path):
+    turned, other = messy(folder)
+    words = ("--transpose", turned, "--id-column", "who", "--match-ids", "loosely")
+    fit = ("--clusters", 3, "--method", "Concat", "--quiet")
+    assert acova("fit", folder, "--out", tmp_path / "run", *fit, *words)[0] == 0
+    (folder / f"{turned}.csv.gz").unlink()
+    code, _, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "a.csv")
+    assert code == 0, err
+    table = pd.read_csv(folder / f"{other}.csv", index_col="who")
+    table.set_axis(table.index.str.strip().str.lower()).to_csv(folder / f"{other}.csv")
+    plain = ("--transpose", "none", "--id-column", "none", "--match-ids", "exactly")
+    code, _, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "b.csv", *plain)
+    assert (code, "Read as in the fit" in err) == (0, False)
+    code, _, err = acova("predict", tmp_path / "run", folder, "--out", tmp_path / "c.csv", "--transpose", turned)
+    assert (code, "transpose must name views, which are" in err) == (2, True)
+
+
+def test_words_for_tables_are_refused_for_other_data(acova, tmp_path):
+    run = ("--out", tmp_path / "run", "--clusters", 3)
+    code, _, err = acova("fit", "digits", *run, "--transpose", "pixels", "--drop-sample", "3")
+    assert code == 2
+    assert "--drop-sample, --transpose: these options say how tables are read into memory; leave them out for" in err
+    np.save(tmp_path / "a.npy", np.eye(4))
+    code, _, err = acova("fit", tmp_path, *run, "--stream", "--match-ids", "loosely")
+    assert (code, "--match-ids: these options say how tables are read" in err) == (2, True)
+    code, _, err = acova("fit", tmp_path, *run, "--match-ids", "loose")
+    assert (code, "fit: match_ids must be 'exactly', 'loosely'; got 'loose'" in err) == (2, True)
+
+
+def test_a_layer_is_fitted_and_annotated(acova, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    views, _ = make_toy(missing=0.0)
+    names = [f"c{i}" for i in range(len(views))]
+    data = anndata.AnnData(np.zeros_like(views.arrays[0]), obs=pd.DataFrame(index=names))
+    data.layers["counts"] = views.arrays[0]
+    data.write(tmp_path / "a.h5ad")
+    fit = ("fit", tmp_path / "a.h5ad", "--clusters", 3, "--method", "Concat", "--quiet", "--layer", "counts")
+    assert acova(*fit, "--out", tmp_path / "run")[0] == 0
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    assert labels.nunique() == 3
+    code, _, err = acova("predict", tmp_path / "run", tmp_path / "a.h5ad", "--out", tmp_path / "new.csv")
+    assert (code, err) == (0, "Read as in the fit: --layer counts\n")
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+    assert acova("predict", tmp_path / "run", tmp_path / "a.h5ad", "--out", tmp_path / "done.h5ad")[0] == 0
+    found = anndata.read_h5ad(tmp_path / "done.h5ad").obs["acova_label"].astype(int)
+    np.testing.assert_array_equal(found[names], labels[names])
+
+
+def test_a_folder_of_10x_programs_is_fitted_and_predicted(acova, tmp_path, monkeypatch):
+    import scipy.io
+    import scipy.sparse
+
+    views, _ = make_toy(missing=0.0)
+    counts = np.round(np.abs(np.hstack(views.arrays[:2])))
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    scipy.io.mmwrite(folder / "matrix.mtx", scipy.sparse.coo_matrix(counts.T))
+    (folder / "barcodes.tsv").write_text("".join(f"cell{i}\n" for i in range(len(counts))))
+    kinds = ["Gene Expression"] * views.sizes[0] + ["Antibody Capture"] * views.sizes[1]
+    (folder / "features.tsv").write_text("".join(f"id{i}\tname{i}\t{kind}\n" for i, kind in enumerate(kinds)))
+    fit = ("fit", folder, "--clusters", 3, "--method", "Concat", "--quiet")
+    assert acova(*fit, "--out", tmp_path / "run")[0] == 0
+    assert acova("predict", tmp_path / "run", folder, "--out", tmp_path / "new.csv")[0] == 0
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    assert labels.index[0] == "cell0"
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+    monkeypatch.setattr("acova.data.files.formats.IN_MEMORY", 0)
+    code, _, err = acova("fit", folder, "--out", tmp_path / "b", "--clusters", 3, "--missing", "0.5")
+    assert (code, "--missing hides views of data in memory, not on disk or sparse" in err) == (2, True)

@@ -15,6 +15,7 @@ DOCS = Path(__file__).resolve().parents[1]
 EXAMPLES = DOCS.parent / "examples"
 NAMES = (
     "multi_omics",
+    "messy_tables",
     "image_and_text",
     "sensors_with_outages",
     "choosing_n_clusters",

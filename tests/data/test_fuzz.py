@@ -90,6 +90,36 @@ def write_zarr(path):
         zarr.create_array(str(path / f"{name}.zarr"), shape=array.shape, chunks=(20, 3), dtype=array.dtype)[:] = array
 
 
+def write_zip(path):
+    import zipfile
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("left.csv", FRAME.to_csv())
+        archive.writestr("right.tsv", FRAME.iloc[:, :2].to_csv(sep="\t"))
+
+
+def write_mtx(path):
+    import scipy.sparse
+
+    path.mkdir()
+    scipy.io.mmwrite(path / "matrix.mtx", scipy.sparse.coo_matrix(np.round(WIDE).T), field="integer")
+    (path / "barcodes.tsv").write_text("\n".join(NAMES))
+    (path / "features.tsv").write_text("".join(f"id{c}\tgene {c}\t{'ab'[c > 'c']}\n" for c in "abcdef"))
+
+
+def write_tenx(path):
+    import h5py
+    import scipy.sparse
+
+    counts = scipy.sparse.csr_matrix(np.round(WIDE).astype(np.int32))
+    with h5py.File(path, "w") as file:
+        group = file.create_group("matrix")
+        group["data"], group["indices"], group["indptr"] = counts.data, counts.indices, counts.indptr
+        group["shape"], group["barcodes"] = np.array([6, 40]), np.array(NAMES, dtype="S")
+        group["features/id"] = group["features/name"] = np.array(list("abcdef"), dtype="S")
+        group["features/feature_type"] = np.array(list("aaabbb"), dtype="S")
+
+
 def write_parquet_folder(path):
     path.mkdir()
     pd.DataFrame(SLIM, columns=list("abc")).to_parquet(path / "left.parquet", row_group_size=15)
@@ -98,6 +128,10 @@ def write_parquet_folder(path):
 READERS = {
     "csv": ("a.csv", FRAME.to_csv, False),
     "csv.gz": ("a.csv.gz", FRAME.to_csv, True),
+    "csv.zip": ("a.csv.zip", FRAME.to_csv, True),
+    "zip": ("a.zip", write_zip, False),
+    "mtx": ("mtx", write_mtx, False),
+    "10x h5": ("tenx.h5", write_tenx, False),
     "tsv": ("a.tsv", lambda path: FRAME.to_csv(path, sep="\t"), False),
     "xlsx": ("a.xlsx", write_xlsx, True),
     "parquet": ("a.parquet", FRAME.to_parquet, False),

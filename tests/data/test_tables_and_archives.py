@@ -45,7 +45,9 @@ def test_the_sheets_of_a_workbook_are_views(tmp_path):
     np.testing.assert_array_equal(dataset.labels, ["xyz".index(CLASS["class"][label]) for label in ORDER])
     (tmp_path / "folder").mkdir()
     (tmp_path / "book.xlsx").rename(tmp_path / "folder" / "book.xlsx")
-    with pytest.raises(DataError, match=r"has the sheets \['left', 'right', 'labels'\]; give the workbook itself"):
+    assert_joined(read_views(tmp_path / "folder"))
+    LEFT.to_csv(tmp_path / "folder" / "left.csv")
+    with pytest.raises(DataError, match="two files give the view 'left'; keep one of them"):
         read_views(tmp_path / "folder")
 
 

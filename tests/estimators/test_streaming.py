@@ -164,3 +164,16 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
     assert done.returncode == 0, done.stderr
     small, large = map(float, done.stdout.split())
     assert large - small < 32
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_clusters_are_placed_by_the_graph_of_samples_that_no_window_holds(tmp_path, monkeypatch):
+    """Blocks of 1024 rows, and a window of one: the linked samples of the four places are read beside it."""
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
+    monkeypatch.setattr("acova.engine.data.WINDOW_BYTES", 1)
+    monkeypatch.setattr("acova.engine.data._MIN_BLOCKS", 1)
+    labels = make_files(tmp_path / "views", 4100, sizes=(12, 9), block=4100)
+    short = {"hidden": (32,), "latent_dim": 4, "pretrain_epochs": 3, "warmup_epochs": 5, "epochs": 5}
+    model = ACOVA.from_settings(3, **short, random_state=0).fit(StoredViews.of(tmp_path / "views"))
+    assert (model.settings_["cluster_start"], model.settings_["final_clusters"]) == ("graph", "graph")
+    assert clustering_accuracy(labels, np.asarray(model.labels_)) > 0.95

@@ -34,7 +34,7 @@ def view_cases() -> Iterator[Case]:
         ),
         "unequal numbers of rows": ({"left": LEFT, "right": RIGHT[:-1]}, "rows"),
         "no columns": ({"left": LEFT[:, :0], "right": RIGHT}, "column"),
-        "a sparse matrix": ({"left": scipy.sparse.csr_matrix(LEFT), "right": RIGHT}, "sparse"),
+        "a sparse matrix of complex numbers": ({"left": scipy.sparse.csr_matrix(1j * LEFT), "right": RIGHT}, "numbers"),
         "two names that read the same": ({1: LEFT, "1": RIGHT}, "name"),
         "a repeated sample": (
             {"left": pd.DataFrame(LEFT, ["a"] * ROWS), "right": pd.DataFrame(RIGHT, ["a"] * ROWS)},

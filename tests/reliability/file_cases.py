@@ -154,6 +154,11 @@ def command_cases() -> Iterator[Case]:
         "a negative seed": (("--clusters", 2, "--seed", -1), "seed|random_state"),
         "an unknown way with holes": (("--clusters", 2, "--holes", "fill"), "holes"),
         "an unknown column to drop": (("--clusters", 2, "--drop", "zzz"), "zzz"),
+        "an unknown sample to drop": (("--clusters", 2, "--drop-sample", "zzz"), "zzz"),
+        "an unknown column of names": (("--clusters", 2, "--id-column", "zzz"), "zzz"),
+        "an unknown view to transpose": (("--clusters", 2, "--transpose", "zzz"), "zzz"),
+        "an unknown way to match names": (("--clusters", 2, "--match-ids", "zzz"), "match_ids"),
+        "a layer of tables": (("--clusters", 2, "--layer", "zzz"), "layer"),
         "no such device": (("--clusters", 2, "--device", "tpu"), "device"),
         "consensus maybe": (("--clusters", 2, "--consensus", "maybe"), "consensus"),
     }

@@ -31,6 +31,11 @@ def _loaded(source: str, views: tuple[str, ...], options: _Options, folder: str)
         dataset = load_dataset(source)
     elif (Path(folder) / source).exists():
         dataset = read_views(Path(folder) / source)
+        if not isinstance(dataset.views, Views):
+            msg = (
+                f"{source!r}: benchmarks hold all views in memory, and these are too large when dense; choose features."
+            )
+            raise DataError(msg)
     else:
         msg = f"{source!r} is neither a data set of the catalogue ({', '.join(dataset_names())}) nor a file or folder."
         raise DataError(msg)
@@ -74,7 +79,8 @@ def mask_of(fit: Fit, dataset: Dataset) -> NDArray[np.bool_]:
     """Return which views the samples of a fit have."""
     views = dataset.views
     rate = fit.missing / 100
-    return views.observed & make_observed(len(views), views.n_views, rate, fit.pattern, fit.run)
+    mask: NDArray[np.bool_] = views.observed & make_observed(len(views), views.n_views, rate, fit.pattern, fit.run)
+    return mask
 
 
 def foreign_input(dataset: Dataset, observed: NDArray[np.bool_], scale: str) -> list[NDArray[np.float64]]:

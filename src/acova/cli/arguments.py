@@ -7,9 +7,12 @@ import typer
 
 from acova.base import DataError, OptionError
 from acova.base.errors import near_miss
+from acova.console import say
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from acova.data.files.reading import Reading
 
 
 def data_names(incomplete: str) -> list[str]:
@@ -30,7 +33,19 @@ Method = Annotated[
     str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=method_names)
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
+READING = ("drop", "drop_sample", "id_column", "transpose", "match_ids", "holes", "layer")
+"""Options that say how tables are read; a run remembers them."""
+DropSample = Annotated[list[str] | None, typer.Option(help="Leave out a sample by its name; may be repeated.")]
+IdColumn = Annotated[
+    list[str] | None,
+    typer.Option(help="Column that names the samples, or VIEW:COLUMN; the first one by default; may be repeated."),
+]
+Transpose = Annotated[
+    list[str] | None, typer.Option(help="VIEW with samples in columns and features in rows; may be repeated.")
+]
+MatchIds = Annotated[str, typer.Option(help="Names of samples: exactly, or loosely (blanks and capitals ignored).")]
 Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
+Layer = Annotated[str | None, typer.Option(help="Layer of a .h5ad or .h5mu file to read in the place of X.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
@@ -46,24 +61,44 @@ def existing(data: str) -> Path:
     return Path(data)
 
 
-def load(data: str, *, stream: bool, **reading: Any) -> "tuple[Any, NDArray[Any] | None]":
-    """Return the views and, where they are known, the classes of the samples.
+def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None) -> "tuple[Any, NDArray[Any] | None]":
+    """Return the views and, where they are known, the classes of the samples; say which names were matched loosely.
 
     Parameters
     ----------
     data : str
         A name of the catalogue, a file or a folder.
+    reading : Reading
+        How tables are read.
     stream : bool
         Whether the rows stay on disk.
-    **reading
-        Keywords of `acova.data.read_views`.
+    categories : dict, optional
+        Of a fitted model.
     """
-    from acova.data import StoredViews, dataset_names, load_dataset, read_views
+    from acova.data import StoredViews, dataset_names, load_dataset
+    from acova.data.files.formats import read_dataset
+    from acova.data.matching import match_texts
 
+    if reading.given() and (stream or data in dataset_names()):
+        flags = ", ".join(map(reading_flag, reading.given()))
+        way = "leave out --stream, or clean the files" if stream else "leave them out for a data set of the catalogue"
+        msg = f"{flags}: these options say how tables are read into memory; {way}."
+        raise OptionError(msg)
     if stream:
-        if reading.get("drop") or reading.get("holes", "refuse") != "refuse":
-            msg = "--drop and --holes are for data in memory; leave out --stream, or clean the files."
-            raise OptionError(msg)
         return StoredViews.of(Path(data)), None
-    dataset = load_dataset(data) if data in dataset_names() else read_views(existing(data), **reading)
+    dataset = load_dataset(data) if data in dataset_names() else read_dataset(existing(data), reading, categories)
+    for name, text in match_texts(dataset.matches):
+        say(f"View {name!r}: {text}.", error=True)
     return dataset.views, dataset.labels
+
+
+def reading_of(who: str, **words: Any) -> "Reading":
+    """Return how tables are read, from options of which those that were left out are None."""
+    from acova.data.files.reading import Reading
+
+    return Reading.of(who, **{name: value for name, value in words.items() if value is not None})
+
+
+def reading_flag(name: str) -> str:
+    """Return the option of one of the words of `READING`."""
+    return f"--{name.replace('_', '-')}"

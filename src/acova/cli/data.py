@@ -5,21 +5,28 @@ from typing import Annotated
 
 import typer
 
-from acova.cli.arguments import Drop, Holes, data_names, existing
+from acova.cli.arguments import Drop, DropSample, Holes, IdColumn, Layer, MatchIds, Transpose, data_names, existing
 from acova.console import plain_table, show
 
 
 def inspect(
     data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=data_names)],
     drop: Drop = None,
+    drop_sample: DropSample = None,
+    id_column: IdColumn = None,
+    transpose: Transpose = None,
+    match_ids: MatchIds = "exactly",
     holes: Holes = "refuse",
+    layer: Layer = None,
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset
 
     known = data in dataset_names() and not Path(data).exists()
-    given = load_dataset(data).views if known else existing(data)
-    found = inspect_data(given, drop=drop or (), holes=holes)
+    source = load_dataset(data).views if known else existing(data)
+    words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
+    lists = {name: tuple(given) for name, given in words.items() if given}
+    found = inspect_data(source, **lists, match_ids=match_ids, holes=holes, layer=layer)
     show(found)
     if found.refusal is not None:
         raise typer.Exit(1)

@@ -11,18 +11,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acova.base import AcovaError, FileError, OptionError
-from acova.cli.arguments import Drop, Holes, Method, Quiet, Stream, data_names, load
+from acova.cli.arguments import (
+    READING,
+    Drop,
+    DropSample,
+    Holes,
+    IdColumn,
+    Layer,
+    MatchIds,
+    Method,
+    Quiet,
+    Stream,
+    Transpose,
+    data_names,
+    load,
+    reading_of,
+)
 from acova.cli.options import method_options
 from acova.console import cluster_sizes, correlation_table, influence_table, say, score_table, show, size_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from acova.data.files.reading import Reading
     from acova.engine.distributed import Processes
     from acova.estimators._base import MultiViewClusterer
     from acova.training.run_folder import Command
 
-_PROVENANCE = ("data", "missing", "pattern", "preset", "stream", "drop", "holes")
+_PROVENANCE = ("data", "missing", "pattern", "preset", "stream", *READING)
 """What a run remembers of the command that made it."""
 _BESIDE_RESUME = ("resume", "quiet")
 
@@ -44,7 +60,12 @@ def fit(
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
     drop: Drop = None,
+    drop_sample: DropSample = None,
+    id_column: IdColumn = None,
+    transpose: Transpose = None,
+    match_ids: MatchIds = "exactly",
     holes: Holes = "refuse",
+    layer: Layer = None,
     stream: Stream = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
@@ -74,7 +95,8 @@ def fit(
         data = str(Path(data).absolute())  # --resume may be called from another folder
     command = Command(
         data=data, preset=preset, missing=missing, pattern=pattern, seed=seed, stream=stream, drop=drop or [],
-        holes=holes, method=method, settings=settings,
+        drop_sample=drop_sample or [], id_column=id_column or [], transpose=transpose or [], match_ids=match_ids,
+        holes=holes, layer=layer, method=method, settings=settings,
     )  # fmt: skip
     _run(out, command, force=force, quiet=quiet)
 
@@ -108,14 +130,21 @@ def _run(out: Path, command: "Command | None", *, force: bool, quiet: bool) -> N
             say(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
 
 
+def _reading(command: "Command") -> "Reading":
+    return reading_of("fit", **{name: getattr(command, name) for name in READING})
+
+
 def _prepared(command: "Command", *, quiet: bool) -> "tuple[Any, NDArray[Any] | None, MultiViewClusterer]":
     """Return the views, the known classes and the estimator that a fit's arguments mean."""
-    from acova.data import make_observed
+    from acova.data import StoredViews, make_observed
     from acova.estimators.registry import method_class
 
-    views, labels = load(command.data, stream=command.stream, drop=command.drop, holes=command.holes)
-    if command.missing and command.stream:
-        msg = "fit: --missing hides views of data in memory; with --stream put an observed.npy beside the views."
+    views, labels = load(command.data, _reading(command), stream=command.stream)
+    if command.missing and isinstance(views, StoredViews):
+        msg = (
+            "fit: --missing hides views of data in memory, not on disk or sparse; with --stream put an observed.npy "
+            "beside the views."
+        )
         raise OptionError(msg)
     if command.missing:
         hidden = command.missing, command.pattern, command.seed

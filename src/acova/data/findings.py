@@ -190,7 +190,8 @@ def name_findings(frames: Mapping[str, pd.DataFrame], joined: pd.Index | None = 
         names = "1 name differs" if one.count == 1 else f"{one.count} names differ"
         text = (
             f"{names} from those of other views only in capitals, blanks, zeros or type, first "
-            f"{one.label!r} here, {one.other_label!r} in view {one.other_view!r}; these are different samples"
+            f"{one.label!r} here, {one.other_label!r} in view {one.other_view!r}; these are different samples "
+            "(in files, match_ids='loosely' joins names that differ in capitals and blanks)"
         )
         yield Finding("lookalike", one.view, "", text, warns=True)
 

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from acova.base import DataError
-from acova.data.files.omics import is_omics, omics_frames
+from acova.data.files.limits import check_sparse
+from acova.data.files.omics import is_omics, omics_parts, table_of
 from acova.data.names import check_columns, kind_of
+from acova.data.sparse import is_sparse
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -26,12 +28,18 @@ def from_tensor(part: Any) -> Any:
     return (tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor).numpy()
 
 
-def split_views(X: Any, view_sizes: Sequence[int] | None) -> dict[str, Any]:
-    """Return name → array or frame; a view given as None is left out."""
+def split_views(
+    X: Any, view_sizes: Sequence[int] | None, layer: str | None = None, *, sparse: bool = False
+) -> dict[str, Any]:
+    """Return name → array or frame; a view given as None is left out; with `sparse`, sparse matrices stay so."""
     if is_omics(X):
-        return _named(list(omics_frames(X)))
-    if isinstance(X, Mapping):
-        return _named([(str(name), part) for name, part in X.items() if part is not None])
+        return _named(list(omics_parts(X, layer, sparse=sparse)))
+    if layer is not None:
+        msg = f"layer is for MuData and AnnData, whose layers have names; got {type(X).__name__}. Leave it out."
+        raise DataError(msg)
+    if isinstance(X, Mapping) and not issparse(X):  # dok matrices are dicts
+        parts = [(str(name), part) for name, part in X.items() if part is not None]
+        return _named([(name, table_of(name, p, sparse=sparse) if is_omics(p) else p) for name, p in parts])
     if isinstance(X, list | tuple):
         X = [part if hasattr(part, "ndim") or part is None else _plain(f"view_{v}", part) for v, part in enumerate(X)]
         if X and all(part is not None and np.ndim(part) < 2 for part in X):
@@ -83,9 +91,9 @@ def _checked_sizes(view_sizes: Any) -> list[int]:
 
 
 def _plain(name: str, part: Any) -> NDArray[Any]:
-    if issparse(part):
-        msg = f"View {name!r} is a sparse matrix; make it dense with .toarray()."
-        raise DataError(msg)
+    if is_sparse(part):
+        check_sparse(f"View {name!r}", getattr(part, "matrix", part))
+        return np.asarray(getattr(part, "matrix", part).toarray())
     try:
         return np.asarray(from_tensor(part))
     except ValueError:

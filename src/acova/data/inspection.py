@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from acova.base import DataError
+from acova.base import DataError, OptionError
 from acova.console import plain, plain_table
 from acova.data.files.formats import Contents, read_contents
+from acova.data.files.reading import Reading
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.inputs import as_float_array, split_views
+from acova.data.matching import match_texts
 from acova.data.names import union
+from acova.data.sparse import is_sparse
+from acova.data.stored import IN_MEMORY
 from acova.data.views import Views, joined_views
 
 if TYPE_CHECKING:
@@ -80,21 +84,41 @@ def _count(number: float) -> str:
     return "?" if np.isnan(number) else f"{number:.0f}"
 
 
-def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "refuse") -> Inspection:
+def inspect_data(
+    X: Any,
+    observed: Any = None,
+    *,
+    drop: str | Sequence[str] = (),
+    drop_sample: str | Sequence[str] = (),
+    id_column: str | Sequence[str] = (),
+    transpose: str | Sequence[str] = (),
+    match_ids: str = "exactly",
+    holes: str = "refuse",
+    layer: str | None = None,
+) -> Inspection:
     """Tell what a fit would see, without refusing what a fit would refuse.
 
     Parameters
     ----------
     X : path, or anything that `Views.of` takes
     observed : as in `Views.of`
-    drop, holes : as in `read_views`
+    drop, drop_sample, id_column, transpose, match_ids, holes, layer : as in `read_views`
+        ``id_column`` and ``transpose`` are for files.
 
     Returns
     -------
     Inspection
     """
-    contents = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _contents_of(X, observed)
-    contents = contents.cleaned(drop, holes)
+    words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
+    reading = Reading.of("inspect_data", **words, match_ids=match_ids, holes=holes, layer=layer)
+    contents = _contents_of(X, observed, reading).cleaned(reading)
+    for name, part in contents.parts.items():
+        if is_sparse(part) and 4 * part.shape[0] * part.shape[1] > IN_MEMORY:
+            msg = (
+                f"inspect_data: view {name!r} would take {4e-9 * part.shape[0] * part.shape[1]:.1f} GB when dense, and "
+                "every cell is looked at; inspect some of its features or samples."
+            )
+            raise DataError(msg)
     frames = {name: _as_frame(name, part) for name, part in contents.parts.items()}
     named = frames if _joined(contents.parts) else None
     refusal, views = None, None
@@ -104,6 +128,7 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
     findings = [*ignored_findings(contents.ignored), *findings_of(frames)]
+    findings += (Finding("matched", name, "", text) for name, text in match_texts(contents.matches))
     findings += name_findings(frames) if named is not None else ()
     findings += overlap_findings(list(frames), present.to_numpy(dtype=bool), named)
     findings.sort(key=lambda one: not one.stops)
@@ -119,14 +144,19 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     return Inspection(table, present.value_counts(), tuple(findings), refusal)
 
 
-def _contents_of(X: Any, observed: Any) -> Contents:
+def _contents_of(X: Any, observed: Any, reading: Reading) -> Contents:
+    if isinstance(X, str | os.PathLike):
+        return read_contents(Path(X), reading)
+    if reading.id_column or reading.transpose:
+        msg = "inspect_data: id_column and transpose are for files; set the index of a frame, or pass frame.T."
+        raise OptionError(msg)
     if isinstance(X, Views):
         frames = {
             name: pd.DataFrame(array, X.index, columns)
             for name, array, columns in zip(X.names, X.arrays, X.columns, strict=True)
         }
         return Contents(frames, observed=observed)
-    return Contents(split_views(X, None), observed=observed)
+    return Contents(split_views(X, None, reading.layer), observed=observed)
 
 
 def _joined(parts: Mapping[str, Any]) -> bool:

@@ -205,6 +205,6 @@ def transposition(view: str, frames: Mapping[str, pd.DataFrame]) -> str:
                 if columns.isin(samples).mean() >= _SIMILAR:
                     return (
                         f"the columns of view {one!r} are named like the samples of view {other!r}: "
-                        "its features seem to be in rows; transpose it (frame.T)"
+                        "its features seem to be in rows; transpose it (frame.T; files: transpose)"
                     )
     return ""

@@ -47,8 +47,9 @@ class Summary:
         patterns = np.zeros((0, views.n_views), dtype=bool)
         counts = np.zeros(0, dtype=np.int64)
         moments = [_Moments(n_clusters, size) for size in views.sizes]
-        for start in range(0, views.n_samples, BLOCK):
-            stop = min(start + BLOCK, views.n_samples)
+        step = getattr(views, "block_rows", BLOCK)
+        for start in range(0, views.n_samples, step):
+            stop = min(start + step, views.n_samples)
             block = views.read(start, stop)
             patterns, counts = count_patterns(
                 np.vstack([patterns, block.observed]), np.append(counts, np.ones(stop - start, dtype=np.int64))

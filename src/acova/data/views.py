@@ -68,13 +68,15 @@ class Views:
         *,
         view_sizes: Sequence[int] | None = None,
         categories: Mapping[str, Categories] | None = None,
+        layer: str | None = None,
     ) -> "Views":
         """Make views from any accepted input.
 
         Parameters
         ----------
         X : one of
-            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there;
+            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there. Sparse
+              matrices are made dense (`StoredViews` keeps them sparse);
             - a dict of name → 2-D array;
             - a dict (or list) of pandas DataFrames, joined on their index: a sample absent from a frame
               lacks that view. Samples keep the order in which they first appear;
@@ -95,10 +97,12 @@ class Views:
         categories : dict of view → (dict of column → categories)
             The categories to encode with, as learned from other data (``model.categories_``); a column that is
             not named here gets those that occur.
+        layer : str, optional
+            The layer of a MuData or AnnData to read in the place of ``X``.
         """
         if isinstance(X, cls):
             return X if observed is None else X.hide(observed)
-        views, findings = joined_views(split_views(X, view_sizes), observed, categories)
+        views, findings = joined_views(split_views(X, view_sizes, layer), observed, categories)
         warn_of(findings)
         return views
 

@@ -149,6 +149,16 @@ class StreamedData:
         observed = torch.zeros(1, rows, len(views), dtype=torch.bool, device=device)
         self.resident = RunData(views, observed)
 
+    @property
+    def partial(self) -> bool:
+        """Whether `of_run` gives some of the samples alone."""
+        return -(-self.n_samples // BLOCK) > self.blocks
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Return the samples with these numbers, whoever's share they are."""
+        part = self._read(start, stop)
+        return Batch([view.to(self.device) for view in part.views], part.observed.to(self.device))
+
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
         """Read one window after the other."""
         (stream,) = streams

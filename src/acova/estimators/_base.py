@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,17 +19,16 @@ from acova.base.errors import check_choice
 from acova.base.version import __version__
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
-from acova.data.files.omics import add_results, is_omics
+from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
 from acova.data.scaling import observed_counts
-from acova.data.stored import is_stored
+from acova.data.stored import IN_MEMORY, is_stored
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.method import refusal_of_disk
 
-_IN_MEMORY = 2**28
-"""Bytes of views on disk up to which they are read as a whole."""
+_IN_MEMORY = IN_MEMORY
 
 
 class MultiViewClusterer(ClusterMixin, BaseEstimator):
@@ -138,7 +138,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """Return a table of the result, one row per sample under its index label; see the class."""
         return pd.concat(list(self.iter_assignments(X, observed=observed)))
 
-    def annotate(self, data: Any, *, prefix: str = "acova", observed: Any = None) -> None:
+    def annotate(self, data: Any, *, prefix: str = "acova", observed: Any = None, layer: str | None = None) -> None:
         """Write what the model says of the samples of a MuData or AnnData into it.
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
@@ -153,11 +153,19 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             First part of every name.
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, as in `fit`.
+        layer : str, optional
+            The layer that was fitted in the place of ``X``.
         """
         if not is_omics(data):
             msg = f"{type(self).__name__}.annotate: data must be a MuData or an AnnData; got {type(data).__name__}."
             raise DataError(msg)
-        table = self.assignments(data, observed=observed)
+        views: Any = data
+        if layer is not None:
+            large = sparse_bytes(data) > _IN_MEMORY
+            check_is_fitted(self, "labels_")
+            dense = partial(Views.of, categories=self.categories_)
+            views = (StoredViews.of if large else dense)(data, layer=layer)
+        table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
             "method": type(self).__name__,
             "version": __version__,
@@ -167,7 +175,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         }
         if hasattr(self, "correlation_"):
             about["correlation"] = np.asarray(self.correlation_)
-        latent = np.asarray(self.transform(data, observed=observed)) if hasattr(self, "transform") else None
+        latent = np.asarray(self.transform(views, observed=observed)) if hasattr(self, "transform") else None
         add_results(data, table, about, latent, prefix)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -265,7 +273,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         return given_sizes(self.view_sizes_, [self.categories_.get(name, {}) for name in self.view_names_])
 
     def _views_of(self, X: Any, observed: Any, *, reset: bool) -> Views | StoredViews:
-        if is_stored(X):
+        if is_stored(X) or sparse_bytes(X) > _IN_MEMORY:
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
         known = None if reset else self.categories_

@@ -36,7 +36,7 @@ from acova.training.convergence import doubts_about, warn_of
 from acova.training.extremes import learn_scaling, overflow_allowed
 from acova.training.inference import (
     Inferred,
-    batch_of,
+    batch_between,
     device_of,
     infer,
     infer_chunks,
@@ -297,7 +297,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         views, network = self._views_to_predict(X, observed), self.network_
 
         def samples(start: int, stop: int) -> Batch:
-            return batch_of(views.read(start, stop), self._scaling, device_of(network))
+            return batch_between(views, self._scaling, start, stop, device_of(network))
 
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]

@@ -152,7 +152,7 @@ def _batches(
     step = CHUNK * processes.size
     for start in range(0, views.n_samples, step):
         share = processes.share(min(step, views.n_samples - start))
-        yield batch_of(views.read(start + share.start, start + share.stop), scaling, device_of(network))
+        yield batch_between(views, scaling, start + share.start, start + share.stop, device_of(network))
 
 
 def mean_objective(
@@ -208,7 +208,7 @@ def trained_objective(
 
     def samples(start: int, stop: int) -> Batch:
         if data.views is None:
-            return batch_of(views.read(start, stop), scaling, device_of(network))
+            return batch_between(views, scaling, start, stop, device_of(network))
         return data.batch().rows(slice(start - first, stop - first))
 
     loss = job.method.objective(network, job.settings)
@@ -219,6 +219,17 @@ def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:
     """Return scaled views, zero where hidden, on a device."""
     arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
     return Batch(arrays, torch.from_numpy(views.observed).to(device))
+
+
+def batch_between(views: Views | StoredViews, scaling: Scaling, start: int, stop: int, device: torch.device) -> Batch:
+    """Return consecutive samples as `batch_of` does; rows of sparse views are scaled a few at a time."""
+    step = views.block_rows if isinstance(views, StoredViews) and views.is_sparse else max(stop - start, 1)
+    ends = [*range(start + step, stop, step), stop]
+    parts = [batch_of(views.read(at, end), scaling, device) for at, end in zip([start, *ends], ends, strict=False)]
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part.views for part in parts), strict=True)
+    return Batch([torch.cat(rows) for rows in columns], torch.cat([part.observed for part in parts]))
 
 
 def device_of(network: ClusteringNetwork) -> torch.device:

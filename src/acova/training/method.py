@@ -19,7 +19,7 @@ from acova.engine.distributed import Processes
 from acova.engine.runtime import resolve_device
 from acova.functional import Batch
 from acova.networks.base import ClusteringNetwork
-from acova.training.inference import CHUNK, batch_of
+from acova.training.inference import CHUNK, batch_between, batch_of
 from acova.training.job import FitData, Job, Settings
 
 Objective = Callable[[Batch, Tensor], dict[str, Tensor]]
@@ -175,8 +175,9 @@ def shared_data(whole: Batch, processes: Processes) -> FitData:
 
 def refusal_of_disk(who: str, why: str, views: StoredViews) -> DataError:
     """Return the error for views on disk that a method would need in memory."""
+    place = "sparse" if views.is_sparse else "on disk"
     return DataError(
-        f"{who}: {why} in memory, but these views stay on disk ({views.nbytes / 2**30:.1f} GiB); read them with "
+        f"{who}: {why} in memory, but these views stay {place} ({views.nbytes / 2**30:.1f} GiB); read them with "
         f"StoredViews.read(0, {len(views)}), or use a method that reads a window at a time, such as ACOVA."
     )
 
@@ -187,4 +188,4 @@ def complete_rows(data: RunData, runs: int) -> Tensor:
 
 
 def _read(views: StoredViews, scaling: Scaling, start: int, stop: int) -> Batch:
-    return batch_of(views.read(start, stop), scaling, torch.device("cpu"))
+    return batch_between(views, scaling, start, stop, torch.device("cpu"))

@@ -60,6 +60,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     holes: str
     method: str
     settings: dict[str, Any]
+    drop_sample: list[str] = []
+    id_column: list[str] = []
+    transpose: list[str] = []
+    match_ids: str = "exactly"
+    layer: str | None = None
 
 
 def save_run(

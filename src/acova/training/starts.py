@@ -1,7 +1,7 @@
 """Where the clusters and correlations of runs that train together start, found in the runs' own data."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ from torch import Tensor
 from acova.clustering.components import components_around, likely_clusters, round_components
 from acova.clustering.kmeans import k_means
 from acova.clustering.spectral import graph_clusters
+from acova.engine import StreamedData
 from acova.engine.parallel import single_threaded
+from acova.functional import Batch
 from acova.training.correlation_starts import code_similarity
 
 if TYPE_CHECKING:
@@ -148,8 +150,28 @@ def _points(group: "Group", run: int) -> _Points:
 def _latent_points(group: "Group", run: int, start: str, *, by_size: bool = False) -> _Points:
     """Return latent means, among which clusters are looked for."""
     posterior = _posterior(group, run)
-    find = partial(graph_clusters, graph=group.jobs[run].data.graph) if start == "graph" else likely_clusters
-    return _Points(posterior[0], posterior, find, by_size)
+    if start != "graph":
+        return _Points(posterior[0], posterior, likely_clusters, by_size)
+    graph, data = group.jobs[run].data.graph, group.data
+    if graph is not None and isinstance(data, StreamedData) and data.partial:
+        # The samples at hand are those of one window; the linked ones are read and come first.
+        linked = _latent(group.networks[run], (data.read(*span) for span in _spans(graph.rows)))
+        posterior = np.vstack([linked[0], posterior[0]]), np.vstack([linked[1], posterior[1]])
+        graph = replace(graph, rows=np.arange(len(graph.rows)))
+    return _Points(posterior[0], posterior, partial(graph_clusters, graph=graph), by_size)
+
+
+def _spans(rows: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """Return the first number of each run of consecutive numbers, and the one after its last."""
+    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(rows, cuts) if len(part)]
+
+
+def _latent(network: Any, chunks: Iterable[Batch]) -> Posterior:
+    """Return the latent means and variances of samples that come in pieces."""
+    posteriors = [network.posterior(part.views, part.observed) for part in chunks]
+    mean, variance = (torch.cat([getattr(fused, name) for fused in posteriors]) for name in ("mean", "variance"))
+    return mean.double().cpu().numpy(), variance.double().cpu().numpy()
 
 
 def _posterior(group: "Group", run: int) -> Posterior:

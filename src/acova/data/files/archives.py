@@ -16,6 +16,7 @@ from scipy.sparse import csc_matrix, issparse
 from acova.base import DataError
 from acova.data.files.hdf5 import opened_hdf5
 from acova.data.files.limits import check_file, check_sparse, readable
+from acova.data.files.matrices import read_tenx
 from acova.data.files.packed import check_mat, check_zip
 
 LABEL_KEYS = ("labels", "label", "y", "Y", "gt", "truth", "target")
@@ -66,8 +67,8 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
     return shape, fortran, dtype
 
 
-def read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
-    """Return every array of an HDF5 file by its name, or by its path where a name occurs twice."""
+def read_hdf5(path: Path) -> dict[str, Any]:
+    """Return every array of an HDF5 file by its name, or by its path where a name occurs twice; of 10x, the views."""
     check_file(path)
     with readable(path, "HDF5 file"), opened_hdf5(path, f"{path}: reading HDF5") as (file, entries):
         if any("pandas_type" in getattr(entry, "attrs", {}) for entry in file.values()):
@@ -76,6 +77,9 @@ def read_hdf5(path: Path) -> dict[str, NDArray[Any]]:
                 "to_parquet or to_csv, one file per view, into a folder."
             )
             raise DataError(msg)
+        tables = read_tenx(path, entries)
+        if tables is not None:
+            return dict(tables)
         found = {name: _cells(entry) for name, entry in entries.items() if entry.shape is not None}
     last = [name.rsplit("/", 1)[-1] for name in found]
     return {

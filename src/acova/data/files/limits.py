@@ -1,7 +1,5 @@
 """What is checked of a file before it is read: its kind, its name, and how much memory its content would take."""
 
-import codecs
-import gzip
 import os
 import stat
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ SHARE = 0.8
 """Share of the machine's memory that the content of one file may take."""
 _MEMORY = 64 * 2**30
 """Bytes of memory assumed where the system does not say."""
-_BLOCK = 2**20
 _KINDS = {
     stat.S_ISDIR: "a folder",
     stat.S_ISFIFO: "a named pipe",
@@ -59,24 +56,6 @@ def check_name(name: str) -> None:
         shown = name.encode("ascii", "backslashreplace").decode()
         msg = f"{shown}: the name is not valid UTF-8, so results could not be saved under it; rename it."
         raise DataError(msg) from error
-
-
-def text_encoding(path: Path) -> str:
-    """Return the encoding of a text file: UTF-16 where its mark says so, else UTF-8; anything else is an error."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rb") as stream:
-        encoding = "utf-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-    try:
-        with opened(path, "rt", encoding=encoding) as text:
-            zeros = any("\0" in block for block in iter(lambda: text.read(_BLOCK), ""))
-    except UnicodeError as error:
-        way_out = "save it as UTF-8, for example with pandas.read_csv(path, encoding='latin-1').to_csv(path)"
-        msg = f"its text is not in UTF-8: {error}; {way_out}"
-        raise ValueError(msg) from error
-    if zeros:
-        msg = "it holds characters of code 0, so it is no text; save the table as text in UTF-8"
-        raise ValueError(msg)
-    return encoding
 
 
 def check_expansion(what: object, declared: int, size: int | None = None) -> None:

@@ -3,7 +3,7 @@
 The containers are recognised by what they offer, so nothing here is imported until a file is read or written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from acova.base import DataError, FileError
-from acova.base.errors import require
+from acova.base.errors import near_miss, require
 from acova.base.outputs import new_file
 from acova.data.files.hdf5 import opened_hdf5
 from acova.data.files.limits import check_file, check_sparse, readable
+from acova.data.sparse import SparseTable
 
 PREFIX = "acova"
 """First part of the name of everything that is written back."""
@@ -29,37 +30,84 @@ def is_omics(X: Any) -> bool:
     return hasattr(X, "obs_names") and hasattr(X, "obsm") and (hasattr(X, "mod") or hasattr(X, "var_names"))
 
 
-def omics_frames(X: Any) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield name → frame of each view: the modalities of a MuData, or the parts of an AnnData."""
+def omics_parts(X: Any, layer: str | None = None, *, sparse: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield name → frame of each view: the modalities of a MuData, or the parts of an AnnData.
+
+    Parameters
+    ----------
+    X : MuData or AnnData
+    layer : str, optional
+        The layer to read in the place of ``X``; in a MuData, of the modalities that have it.
+    sparse : bool
+        Whether sparse matrices become a `SparseTable` and not a frame.
+    """
+    as_table = _table if sparse else _frame
     if not hasattr(X, "mod"):
-        yield from _parts(X)
+        yield from _parts(X, layer, as_table)
         return
     if getattr(X, "axis", 0) != 0:
         msg = (
             f"MuData: its modalities share features (axis={X.axis}), not samples; views need the same samples (axis=0)."
         )
         raise DataError(msg)
+    layers = {name for modality in X.mod.values() for name in getattr(modality, "layers", ())}
+    if layer is not None and layer not in layers:
+        raise _no_layer(X, layer, layers)
     for name, modality in X.mod.items():
         if hasattr(modality, "mod"):
             msg = f"MuData: modality {name!r} is a MuData itself; pass its modalities as modalities of one object."
             raise DataError(msg)
-        yield str(name), _frame(f"modality {name!r}", modality.X, modality.obs_names, modality.var_names)
+        entry = modality.X if layer is None else modality.layers.get(layer, modality.X)
+        yield str(name), as_table(f"modality {name!r}", entry, modality.obs_names, modality.var_names)
 
 
-def _parts(data: Any) -> Iterator[tuple[str, pd.DataFrame]]:
+def table_of(name: str, data: Any, *, sparse: bool) -> Any:
+    """Return ``X`` of one AnnData that is a view by itself."""
+    return (_table if sparse else _frame)(f"View {name!r}", data.X, data.obs_names, data.var_names)
+
+
+def sparse_bytes(X: Any) -> int:
+    """Return the bytes that containers with sparse matrices take as float32 when dense; 0 if none is sparse."""
+    containers = list(X.values() if isinstance(X, Mapping) else getattr(X, "mod", {0: X}).values())
+    if not containers or not all(map(is_omics, containers)):
+        return 0
+    entries = [entry for one in containers for entry in (one.X, *getattr(one, "layers", {}).values())]
+    if not any(map(issparse, entries)):
+        return 0
+    return int(4 * sum(one.n_obs * one.n_vars for one in containers))
+
+
+def _parts(data: Any, layer: str | None, as_table: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Yield X, cut by the type of its features, and what `obsm` holds beside it."""
-    if data.X is not None:
-        table = _frame("X", data.X, data.obs_names, data.var_names)
+    if layer is not None and layer not in data.layers:
+        raise _no_layer(data, layer, data.layers)
+    entry = data.X if layer is None else data.layers[layer]
+    if entry is not None:
         types = data.var[_TYPES].astype(str) if _TYPES in data.var else pd.Series("X", index=data.var_names)
         if types.nunique() < 2:
-            yield "X", table
+            yield "X", as_table("X", entry, data.obs_names, data.var_names)
         else:
             for kind in types.unique():
-                yield kind, table.loc[:, (types == kind).to_numpy()]
+                chosen = (types == kind).to_numpy()
+                yield kind, as_table("X", entry[:, chosen], data.obs_names, data.var_names[chosen])
     for name, entry in data.obsm.items():
         # By convention X_pca, X_umap and so on are computed from X: they are no further look at the samples.
         if not name.startswith(("X_", PREFIX)):
-            yield name, _frame(f"obsm[{name!r}]", entry, data.obs_names, None)
+            yield name, as_table(f"obsm[{name!r}]", entry, data.obs_names, None)
+
+
+def _no_layer(data: Any, layer: str, known: Iterable[str]) -> DataError:
+    names = sorted(map(str, known))
+    listed = ", ".join(map(repr, names)) or "of which it has none"
+    return DataError(
+        f"{type(data).__name__}: layer must be one of its layers, {listed}; got {layer!r}.{near_miss(layer, names)}"
+    )
+
+
+def _table(who: str, entry: Any, samples: pd.Index, features: pd.Index | None) -> Any:
+    if issparse(entry):
+        return SparseTable(who, entry, pd.Index(samples), range(entry.shape[1]) if features is None else features)
+    return _frame(who, entry, samples, features)
 
 
 def _frame(who: str, entry: Any, samples: pd.Index, features: pd.Index | None) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from acova.data.files.archives import npy_header
 from acova.data.files.chunks import check_chunks, is_chunked, open_zarr
 from acova.data.files.limits import check_expansion, check_file, readable
 from acova.data.inputs import FloatArray
+from acova.data.sparse import SparseTable, is_sparse
 
 ENDINGS = (".npy", ".zarr", ".parquet")
 
@@ -184,16 +185,18 @@ def _is_parquet_file(part: Any) -> bool:
 
 
 def is_stored_part(part: Any) -> bool:
-    """Return whether one part is on disk, or the path of one that is."""
+    """Return whether one part is on disk, or the path of one that is, or a sparse matrix."""
     if isinstance(part, str | os.PathLike):
         return Path(part).suffix in ENDINGS
-    return isinstance(part, np.memmap) or is_chunked(part) or _is_parquet_file(part)
+    return isinstance(part, np.memmap) or is_sparse(part) or is_chunked(part) or _is_parquet_file(part)
 
 
 def open_part(who: str, part: Any) -> Part:
     """Open what `is_stored_part` knows, or wrap an array; `who` names it in errors."""
     if isinstance(part, np.memmap):
         return _mapped(who, part)
+    if is_sparse(part):
+        return part if isinstance(part, SparseTable) else SparseTable(who, part)
     if not isinstance(part, str | os.PathLike):
         if _is_parquet_file(part):
             return _ParquetRows(who, part)

@@ -1,0 +1,98 @@
+"""A folder of messy tables.
+
+Tables rarely come as a program wants them. In this folder the expression matrix has its samples in columns, as most
+repositories store it; the protein lab spelled the names of the samples in its own way and put them into the third
+column; the clinic sent a workbook with several sheets. No file is edited: a few words say how they are to be read.
+"""
+
+# %%
+# Three groups of patients, four tables. Everything is written to a folder the way it might arrive.
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+from acova import ACOVA, Training
+from acova.data import inspect_data, read_views
+from acova.metrics import clustering_accuracy
+from acova.plots import MissingDisplay
+
+QUICK = "ACOVA_QUICK" in os.environ
+SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
+rng = np.random.default_rng(0)
+patients = pd.Index([f"PAT-{i:03d}" for i in range(240)], name="patient")
+group = rng.integers(3, size=240)
+
+
+def assay(n_features, n_active, prefix):
+    """Return a table in which some features follow the group of the patient."""
+    effect = rng.normal(size=(3, n_features)) * (np.arange(n_features) < n_active)
+    table = pd.DataFrame(effect[group] + 1.5 * rng.normal(size=(240, n_features)), patients).add_prefix(prefix)
+    return table.round(3)
+
+
+def some(table, share):
+    """Return part of the rows, in an order of their own."""
+    return table[rng.random(240) < share].sample(frac=1, random_state=0)
+
+
+folder = TemporaryDirectory()
+study = Path(folder.name) / "study"
+study.mkdir()
+
+expression = some(assay(120, 40, "gene"), 0.8)
+expression.T.to_csv(study / "expression.csv.gz")  # features in rows, samples in columns
+
+protein = some(assay(30, 12, "prot"), 0.6).reset_index()
+protein["patient"] = protein["patient"].str.lower().str.replace("-", " - ")  # "pat - 017"
+protein.insert(0, "plate", rng.integers(1, 5, size=len(protein)))
+protein.insert(1, "well", [f"{'ABCD'[i % 4]}{i // 4}" for i in range(len(protein))])
+protein.to_csv(study / "protein.csv", index=False)  # names in the third column
+
+with pd.ExcelWriter(study / "clinic.xlsx") as book:
+    some(assay(8, 6, "lab"), 0.9).to_excel(book, sheet_name="laboratory")
+    some(assay(6, 4, "scan"), 0.7).to_excel(book, sheet_name="imaging")
+print(sorted(file.name for file in study.iterdir()))
+
+# %%
+# What is understood of it as it is? Nothing fits together: no sample of one table is found in another. The messages say
+# why, and which words help.
+
+found = inspect_data(study)
+print(found.views)
+for one in found.findings:
+    if one.stops or one.kind in ("disjoint", "kinds"):
+        print(f"- {one.view} {one.column}: {one.text}")
+
+# %%
+# So: turn the expression table, take the column called patient for the names, leave out what is no measurement, and do
+# not mind capitals and blanks. On the command line the words are the same: `acova fit study --transpose expression
+# --id-column patient --drop protein:plate --drop protein:well --match-ids loosely --clusters 3 --out run`. The run
+# remembers them, so that `acova predict run new_study` reads new data in the same way.
+
+words = {
+    "transpose": "expression",
+    "id_column": "patient",
+    "drop": ["protein:plate", "protein:well"],
+    "match_ids": "loosely",
+}
+data = read_views(study, **words)
+print(data.views)
+for view, names in data.matches.items():
+    label, new = next(iter(names.items()))
+    print(f"{view}: {len(names)} names were matched loosely, such as {label!r} as {new!r}")
+
+# %%
+# From here on everything is as for clean tables.
+
+model = ACOVA(3, n_init=1, random_state=0, **SMALL).fit(data.views)
+truth = pd.Series(group, patients.str.casefold())
+print(f"accuracy: {clustering_accuracy(truth[model.index_.str.casefold()], model.labels_):.3f}")
+figure, axis = plt.subplots(figsize=(5.5, 4))
+MissingDisplay.from_estimator(model, ax=axis)
+figure.tight_layout()
+folder.cleanup()

@@ -30,7 +30,10 @@ Method = Annotated[
     str, typer.Option(help="ACOVA, or one of the methods it is compared with.", autocompletion=method_names)
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
-Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
+Holes = Annotated[
+    str,
+    typer.Option(help="Rows with single empty cells: keep (leave out these cells), hide the view there, or refuse."),
+]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
@@ -59,11 +62,15 @@ def load(data: str, *, stream: bool, **reading: Any) -> "tuple[Any, NDArray[Any]
         Keywords of `acova.data.read_views`.
     """
     from acova.data import StoredViews, dataset_names, load_dataset, read_views
+    from acova.data.census import Census
 
     if stream:
-        if reading.get("drop") or reading.get("holes", "refuse") != "refuse":
-            msg = "--drop and --holes are for data in memory; leave out --stream, or clean the files."
+        if reading.get("drop") or reading.get("holes") == "hide":
+            msg = "--drop and --holes hide are for data in memory; leave out --stream, or clean the files."
             raise OptionError(msg)
-        return StoredViews.of(Path(data)), None
+        stored = StoredViews.of(Path(data))
+        if reading.get("holes") == "refuse":
+            Census.of(stored).refuse_empty_cells(stored)
+        return stored, None
     dataset = load_dataset(data) if data in dataset_names() else read_views(existing(data), **reading)
     return dataset.views, dataset.labels

@@ -12,7 +12,7 @@ from acova.console import plain_table, show
 def inspect(
     data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=data_names)],
     drop: Drop = None,
-    holes: Holes = "refuse",
+    holes: Holes = "keep",
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset

@@ -44,7 +44,7 @@ def fit(
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
     drop: Drop = None,
-    holes: Holes = "refuse",
+    holes: Holes = "keep",
     stream: Stream = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,

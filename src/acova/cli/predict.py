@@ -29,7 +29,7 @@ def predict(
         ),
     ],
     drop: Drop = None,
-    holes: Holes = "refuse",
+    holes: Holes = "keep",
     stream: Stream = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
@@ -44,7 +44,7 @@ def predict(
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
     annotated = out.suffix in (".h5mu", ".h5ad")
-    if annotated and (drop or holes != "refuse"):
+    if annotated and (drop or holes != "keep"):
         msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
         raise OptionError(msg)
     if not annotated:

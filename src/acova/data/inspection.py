@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError
+from acova.base.errors import check_choice
 from acova.console import plain, plain_table
-from acova.data.files.formats import Contents, read_contents
+from acova.data.census import Census
+from acova.data.files.formats import HOLES, Contents, read_contents
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.inputs import as_float_array, split_views
 from acova.data.names import union
@@ -30,7 +32,8 @@ class Inspection:
     """The result of `inspect_data`; ``rich.print`` shows it as tables."""
 
     views: pd.DataFrame
-    """One row per view: columns as given, features after encoding, samples that have it, their share."""
+    """One row per view: columns as given, features after encoding, samples that have it, their share, and how many of
+    their cells are empty, as a number and a share."""
     patterns: "pd.Series[int]"
     """Number of samples by the set of views they have (index: one level per view, True = has it), commonest first."""
     findings: tuple[Finding, ...]
@@ -45,10 +48,17 @@ class Inspection:
 
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
         sizes = [
-            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            (
+                name,
+                f"{row['columns']:.0f}",
+                _count(row["features"]),
+                f"{row['samples']:.0f}",
+                f"{row['observed']:.0%}",
+                _cells(row["empty"], row["empty_share"]),
+            )
             for name, row in self.views.iterrows()
         ]
-        columns = ("view", "columns", "features", "samples", "observed")
+        columns = ("view", "columns", "features", "samples", "observed", "empty cells")
         yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
@@ -76,11 +86,15 @@ class Inspection:
         return plain_table(("", "view", "column", "what"), rows, title="Worth a look")
 
 
+def _cells(count: float, share: float) -> str:
+    return f"{count:.0f} ({share:.2%})" if count else "0"
+
+
 def _count(number: float) -> str:
     return "?" if np.isnan(number) else f"{number:.0f}"
 
 
-def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "refuse") -> Inspection:
+def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), holes: str = "keep") -> Inspection:
     """Tell what a fit would see, without refusing what a fit would refuse.
 
     Parameters
@@ -94,12 +108,15 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     Inspection
     """
     contents = read_contents(Path(X)) if isinstance(X, str | os.PathLike) else _contents_of(X, observed)
-    contents = contents.cleaned(drop, holes)
+    check_choice("inspect_data", "holes", holes, HOLES)
+    contents = contents.cleaned(drop, "hide" if holes == "hide" else "keep")
     frames = {name: _as_frame(name, part) for name, part in contents.parts.items()}
     named = frames if _joined(contents.parts) else None
     refusal, views = None, None
     try:
+        contents.cleaned((), holes)
         views, _ = joined_views(contents.parts, contents.observed)
+        Census.of(views).check("fit", views)
     except DataError as error:
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
@@ -107,12 +124,15 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
     findings += name_findings(frames) if named is not None else ()
     findings += overlap_findings(list(frames), present.to_numpy(dtype=bool), named)
     findings.sort(key=lambda one: not one.stops)
+    empty = {name: _empty_cells(frame, present[name]) for name, frame in frames.items()}
     table = pd.DataFrame(
         {
             "columns": [frame.shape[1] for frame in frames.values()],
             "features": [np.nan] * len(frames) if views is None else list(views.sizes),
             "samples": present.sum().to_numpy(),
             "observed": present.mean().to_numpy(),
+            "empty": [count for count, _ in empty.values()],
+            "empty_share": [share for _, share in empty.values()],
         },
         index=list(frames),
     )
@@ -135,6 +155,13 @@ def _joined(parts: Mapping[str, Any]) -> bool:
 
 def _as_frame(name: str, part: Any) -> pd.DataFrame:
     return part if isinstance(part, pd.DataFrame) else pd.DataFrame(as_float_array(name, part))
+
+
+def _empty_cells(frame: pd.DataFrame, present: "pd.Series[bool]") -> tuple[int, float]:
+    """Return how many cells of a view's observed rows are empty, and their share."""
+    rows = frame[frame.index.isin(present.index[present.to_numpy(dtype=bool)])]
+    count = int(rows.isna().to_numpy().sum())
+    return count, count / max(rows.size, 1)
 
 
 def _presence(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from acova.base import DataError
 from acova.base.errors import check_choice
+from acova.data.columns import add_moments, least_of, most_of
+from acova.data.completion import Completion
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -33,11 +35,17 @@ class Scaling:
     centers, scales : tuple of arrays of shape (n_features_of_view,)
     unit_rows : tuple of bool
         Whether every row x of the view is brought to length 1 first.
+    completions : tuple of (Completion or None), or empty
+        What stands in the place of empty cells after scaling; without one, 0 does.
+    marks : tuple of bool, or empty
+        Whether a network is told which cells of the view are empty.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
+    completions: tuple[Completion | None, ...] = ()
+    marks: tuple[bool, ...] = ()
 
     @classmethod
     def fit(
@@ -72,14 +80,32 @@ class Scaling:
         return cls(*zip(*maps, strict=True))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
-        """Return one scaled float32 array per view, hidden rows filled with zeros."""
+        """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed."""
         scaled = []
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
-            out[seen] = (self.before_map(v, array[seen]) - self.centers[v]) / self.scales[v]
+            out[seen] = rows = self.scaled_rows(v, array[seen])
+            if views.empty[v] is not None:
+                completion = self.completions[v] if self.completions else None
+                out[seen] = np.nan_to_num(rows) if completion is None else completion.completed(rows)
             scaled.append(out)
         return scaled
+
+    def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
+        """Return scaled rows of view v, with NaN in empty cells."""
+        return (self.before_map(v, rows) - self.centers[v]) / self.scales[v]
+
+    def with_means(self, means: Sequence[NDArray[np.float64]]) -> "Scaling":
+        """Return the same with the means of columns, as the data have them, for views without a completion."""
+        known = self.completions or (None,) * len(self.centers)
+        completions = tuple(
+            Completion.of_means(np.zeros_like(mean) if self.unit_rows[v] else np.asarray(self.scaled_rows(v, mean)))
+            if completion is None
+            else completion
+            for v, (mean, completion) in enumerate(zip(means, known, strict=True))
+        )
+        return replace(self, completions=completions)
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
@@ -90,7 +116,7 @@ def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in _observed_rows(views):
-        learners[v].partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))
+        add_moments(learners[v], scaling.before_map(v, rows))
     return [
         ((learner.mean_ - center) / scale, learner.var_ / scale**2)
         if hasattr(learner, "var_")
@@ -113,14 +139,15 @@ class Features:
     def __init__(self, size: int) -> None:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.moments = StandardScaler()
-        self._rows, self._present = 0, np.zeros(size, dtype=np.int64)
+        self._cells, self._present = np.zeros((2, size), dtype=np.int64)
 
     def add(self, rows: FloatArray) -> None:
         """Take more rows into account."""
-        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
-        self.moments.partial_fit(rows.astype(np.float64, copy=False))
-        self._rows += len(rows)
-        self._present += np.count_nonzero(rows, axis=0)
+        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
+        add_moments(self.moments, rows)
+        empty = np.count_nonzero(np.isnan(rows), axis=0)
+        self._cells += len(rows) - empty
+        self._present += np.count_nonzero(rows, axis=0) - empty
 
     def share_a_scale(self) -> bool:
         """Tell whether the features are of one kind, as pixels, ratings and zeros and ones are.
@@ -142,7 +169,7 @@ class Features:
 
         That is, features that most rows have hold less than half of all squares.
         """
-        shares = self._present / self._rows
+        shares = self._present / self._cells
         squares = self.moments.var_ + self.moments.mean_**2
         return bool(1 - shares.mean() >= _ZEROS and squares[shares > 0.5].sum() < 0.5 * squares.sum())
 
@@ -155,14 +182,6 @@ def features_of(views: Views | StoredViews) -> list[Features]:
     return learners
 
 
-def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
-    """Return the number of samples that have each view, shape (V,)."""
-    counts = np.zeros(views.n_views, dtype=np.int64)
-    for block in blocks_of(views):
-        counts += block.observed.sum(axis=0)
-    return counts
-
-
 def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray]]:
     """Yield the number of a view and some rows that it has, until all rows of all views were there."""
     for block in blocks_of(views):
@@ -173,9 +192,16 @@ def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray
 
 
 def _unit(rows: FloatArray) -> NDArray[np.float64]:
-    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses."""
+    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses.
+
+    The length of a row with empty cells is that of its other cells, times what makes up for their number.
+    """
     rows = rows.astype(np.float64, copy=False)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    holes = np.isnan(lengths[:, 0])
+    if holes.any():
+        squares = np.square(rows[holes])
+        lengths[holes] = np.sqrt(np.nanmean(squares, axis=1, keepdims=True) * rows.shape[1])
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
@@ -208,7 +234,7 @@ class _ByFeature:
         self._scaler = StandardScaler()
 
     def add(self, rows: FloatArray) -> None:
-        self._scaler.partial_fit(rows.astype(np.float64, copy=False))
+        add_moments(self._scaler, rows)
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))
@@ -220,7 +246,7 @@ class _ByFeatureRange:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
 
     def add(self, rows: FloatArray) -> None:
-        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
 
     def result(self, name: str) -> _Map:
         _check_seen(name, bool((self.low <= self.high).all()))
@@ -234,6 +260,8 @@ class _ByView:
         self._low, self._high = np.inf, -np.inf
 
     def add(self, rows: FloatArray) -> None:
+        empty = int(np.isnan(rows).sum())
+        rows = rows[~np.isnan(rows)] if empty else rows
         self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
         self._total += float(rows.sum(dtype=np.float64))
         self._cells += rows.size
@@ -257,7 +285,7 @@ class _ByDirection:
         self._scaler = StandardScaler()
 
     def add(self, rows: FloatArray) -> None:
-        self._scaler.partial_fit(_unit(rows))
+        add_moments(self._scaler, _unit(rows))
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))

@@ -15,7 +15,7 @@ from acova.base import OptionError, Streams, TrainingError
 from acova.base.errors import check_choice
 from acova.base.seeds import draw_seed
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import StoredViews, Summary, Views
+from acova.data import StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
@@ -29,7 +29,7 @@ from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about, warn_of
-from acova.training.extremes import learn_scaling, overflow_allowed
+from acova.training.extremes import overflow_allowed
 from acova.training.inference import (
     Inferred,
     batch_of,
@@ -160,12 +160,21 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         with overflow_allowed():
             self._likelihoods, features = check_likelihoods(settings, views)
         kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
-        self._scaling = learn_scaling(views, kinds, features)
+        self._learn_scaling(views, kinds, features)
         self.seed_ = processes.agree(self._seed())
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
         jobs = [
-            Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data)
+            Job(
+                method,
+                settings,
+                self._likelihoods,
+                views.sizes,
+                len(views),
+                streams.child("run", run),
+                data,
+                self._scaling.marks,
+            )
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes)
@@ -213,6 +222,10 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             )
             raise OptionError(msg)
 
+    @property
+    def _marks_empty_cells(self) -> bool:
+        return self.method.marks_empty_cells
+
     def _seed(self) -> int:
         """Return the seed of this fit; without a number given, that of the fit it continues."""
         if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
@@ -257,7 +270,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         found = self._adopt_numbered(ensemble, prepared)
-        self.summary_ = Summary.of(views, found.labels, self.n_clusters)
+        self._summarise(views, found.labels)
         self.provenance_ = provenance(prepared.jobs[0].device)
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support

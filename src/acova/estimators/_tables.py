@@ -15,14 +15,14 @@ from torch import Tensor
 from acova.base.seeds import draw_seed
 from acova.clustering.kmeans import Partition, k_means
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import Summary, Views
+from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._validation import scaling_kinds
 from acova.estimators.rules import check_settings, rules_of
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
-from acova.training.extremes import learn_scaling, scaled
+from acova.training.extremes import scaled
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.reading import array_of
@@ -43,6 +43,7 @@ class TableClusterer(MultiViewClusterer):
     verbose: bool
     balance = False
     normalize_rows = False
+    _completes_by_factors = False
     _fitted: ClassVar[tuple[str, ...]] = ("seed_", "warnings_")
     _centers: list[Table]
 
@@ -63,9 +64,7 @@ class TableClusterer(MultiViewClusterer):
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)
-        self._scaling = learn_scaling(
-            views, scaling_kinds(type(self).__name__, self.standardize, ("gaussian",) * views.n_views)
-        )
+        self._learn_scaling(views, scaling_kinds(type(self).__name__, self.standardize, ("gaussian",) * views.n_views))
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -81,7 +80,7 @@ class TableClusterer(MultiViewClusterer):
         records = [{"phase": name, "epoch": fit.n_iter, "total": fit.inertia} for name, fit in fits.items()]
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
-        self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
+        self._summarise(views, self.labels_[order])
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
             *doubts_about_k_means(fits.items(), self.n_clusters),

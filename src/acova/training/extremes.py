@@ -74,6 +74,6 @@ def _largest(views: Views | StoredViews, v: int, column: int) -> str:
     """Say where the largest value of a column is; views on disk are not read again for it."""
     if isinstance(views, StoredViews):
         return ""
-    cells = np.where(views.observed[:, v], np.abs(views.arrays[v][:, column]), -1.0)
+    cells = np.nan_to_num(np.abs(views.arrays[v][:, column]), nan=-1.0, posinf=np.inf)
     row = int(cells.argmax())
     return f" holds {views.arrays[v][row, column]:g} in sample {views.index[[row]].tolist()[0]!r}"

@@ -45,6 +45,7 @@ class Variational(Method):
     scale_is: str = "std"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
+    marks_empty_cells = True
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""
@@ -91,7 +92,8 @@ class Variational(Method):
         if trust is not None:
             links_all = graph is not None and len(graph.rows) == len(views)
             nearby = graph if links_all else shared_graph(views, scaling, trust, settings.n_clusters, len(views))
-        whole = whole._replace(targets=_targets(settings, whole, variances.tolist(), nearby))
+        values = whole._replace(views=[view[:, :size] for view, size in zip(whole.views, views.sizes, strict=True)])
+        whole = whole._replace(targets=_targets(settings, values, variances.tolist(), nearby))
         data = replace(shared_data(whole, processes), **found)
         if settings.cluster_start == "neighbors":
             return replace(data, variances=variances)
@@ -129,6 +131,7 @@ class Variational(Method):
             density_floor=settings.get("density_floor", 0.0),
             elbo_weight=settings.elbo_weight,
             temperature=settings.get("temperature", 1.0),
+            marks=job.marks,
             generator=generator(job.streams.integer("weights")),
         )
 

@@ -29,6 +29,8 @@ from acova.data.names import kind_of
 from acova.data.stored import StoredViews
 from acova.data.views import Views
 
+HOLES = ("keep", "hide", "refuse")
+"""What to do with rows that have single empty cells."""
 _ABOUT = ("", ".md", ".rst", ".json", ".toml", ".yaml", ".yml", ".html", ".pdf", ".png", ".log", ".py", ".r", ".ipynb")
 """Endings of files that stand beside data and hold none."""
 _DOCUMENTS = ("readme", "license", "licence", "changes", "notes", "citation")
@@ -76,9 +78,12 @@ class Contents:
     """Files of a folder that were not read, though they may hold data."""
 
     def cleaned(self, drop: Sequence[str], holes: str) -> "Contents":
-        """Return the same without some columns, and with the rows hidden that have single empty cells."""
-        check_choice("read_views", "holes", holes, ("refuse", "hide"))
+        """Return the same without some columns, and with what `holes` says of rows with single empty cells."""
+        check_choice("read_views", "holes", holes, HOLES)
         parts = _without(self.parts, drop)
+        if holes == "refuse":
+            for name, part in parts.items():
+                _refuse_holes(name, part)
         return replace(self, parts={name: _hidden(part) for name, part in parts.items()} if holes == "hide" else parts)
 
 
@@ -87,7 +92,7 @@ def read_views(
     *,
     categories: Mapping[str, Categories] | None = None,
     drop: Sequence[str] = (),
-    holes: str = "refuse",
+    holes: str = "keep",
 ) -> Dataset:
     """Read a multi-view data set from disk.
 
@@ -113,9 +118,9 @@ def read_views(
         Encode categories as a fitted model does (``model.categories_``).
     drop : sequence of str
         Columns of tables to leave out: ``column`` in every view that has it, or ``view:column``.
-    holes : {"refuse", "hide"}
-        What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
-        missing for that sample.
+    holes : {"keep", "hide", "refuse"}
+        What to do with a row that has single empty cells: leave these cells out, take the whole view as missing for
+        that sample, or raise an error.
 
     Returns
     -------
@@ -169,10 +174,26 @@ def _without(parts: Mapping[str, Any], drop: Sequence[str]) -> dict[str, Any]:
     return kept
 
 
-def _hidden(part: Any) -> Any:
-    """Empty the rows that have an empty cell among their numbers."""
+def _refuse_holes(name: str, part: Any) -> None:
+    """Raise `DataError` for a row that has empty cells beside others."""
     frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
-    holes = frame.select_dtypes("number").isna().any(axis=1)
+    empty = frame.isna().to_numpy()
+    rows = empty.any(axis=1) & ~empty.all(axis=1)
+    if rows.any():
+        row = int(rows.argmax())
+        msg = (
+            f"View {name!r} has an empty cell in sample {frame.index.tolist()[row]!r}, column "
+            f"{str(frame.columns[empty[row].argmax()])!r} ({int(rows.sum())} such samples), which holes='refuse' does "
+            "not allow. Fill the cells, leave them out (holes='keep', --holes keep), or take the view as missing there "
+            "(holes='hide', --holes hide)."
+        )
+        raise DataError(msg)
+
+
+def _hidden(part: Any) -> Any:
+    """Empty the rows that have an empty cell."""
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
+    holes = frame.isna().any(axis=1)
     if not holes.any():
         return part
     emptied = frame.astype(object).where(~holes, None).infer_objects()

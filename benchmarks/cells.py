@@ -9,8 +9,8 @@ lacks a stretch of neighbouring columns in every view, as if measured with a sma
 half of the default's epochs) and `AgreementGraph` get the views as they are (``cells``), or with empty cells filled
 before: by the mean of the column, by scikit-learn's KNNImputer (5 neighbours) on all views side by side, or by its
 IterativeImputer view by view (10 nearest features, 3 rounds; with all features it takes minutes on wide views). Filling
-leaves views that a sample lacks as they are. handwritten is cut to 400 of its 2000 samples, evenly spread. The files of
-real data are those of benchmarks/real.toml. Mask seed = training seed = run.
+leaves views that a sample lacks as they are. The files of real data are those of benchmarks/real.toml. Mask seed =
+training seed = run. ``--jobs`` fits side by side, in processes of one thread each.
 """
 
 import argparse
@@ -19,12 +19,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
+from joblib import Parallel, delayed
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
 from sklearn.preprocessing import StandardScaler
@@ -39,7 +41,6 @@ DATASETS = ("handwritten", "tcga_brca_mixomics", "nci60")
 SHARES = (0.05, 0.2, 0.5)
 PATTERNS = ("random", "blocks")
 SITES = 5
-SAMPLES = 400
 Views = list[np.ndarray]
 METHODS = {
     "ACOVA": lambda n_clusters, run: ACOVA.from_settings(
@@ -53,9 +54,7 @@ KEYS = ["method", "dataset", "pattern", "share", "fill", "run"]
 def views_of(name: str) -> tuple[Views, np.ndarray]:
     """Return the views of a data set and its classes."""
     dataset = load_dataset(name) if name == "handwritten" else read_views(REAL / f"{name}.npz")
-    count = len(dataset.views)
-    rows = np.arange(count) if count <= SAMPLES else np.arange(SAMPLES) * count // SAMPLES
-    return [array[rows].astype(np.float64) for array in dataset.views.arrays], dataset.labels[rows]
+    return [array.astype(np.float64) for array in dataset.views.arrays], dataset.labels
 
 
 def with_empty_cells(views: Views, share: float, pattern: str, seed: int) -> Views:
@@ -68,7 +67,8 @@ def with_empty_cells(views: Views, share: float, pattern: str, seed: int) -> Vie
             gone = rng.random(view.shape) < share
         else:
             width = max(round(share * view.shape[1]), 1)
-            starts = rng.integers(view.shape[1], size=SITES)
+            # Spread, so that every column is there in some site.
+            starts = rng.integers(view.shape[1]) + np.arange(SITES) * view.shape[1] // SITES
             gone = (np.arange(view.shape[1]) - starts[sites][:, None]) % view.shape[1] < width
         gone[gone.all(axis=1), 0] = False  # a row that is empty as a whole would be a missing view
         emptied.append(np.where(gone, np.nan, view))
@@ -134,26 +134,31 @@ def cases(
             yield method, name, pattern, share, fill, run
 
 
-def fit_all(methods: list[str], names: list[str], runs: int, fills: list[str], path: Path) -> None:
+def fit_one(case: tuple[str, str, str, float, str, int]) -> dict[str, object]:
+    """Return the row of a fit."""
+    torch.set_num_threads(1)
+    method, name, pattern, share, fill, run = case
+    views, labels = views_of(name)
+    start = time.process_time()
+    given = views if pattern == "none" else filled(with_empty_cells(views, share, pattern, run), fill)
+    filling = time.process_time() - start
+    start = time.process_time()
+    model = METHODS[method](int(labels.max()) + 1, run).fit(given)
+    seconds = time.process_time() - start
+    scores = clustering_scores(labels[labels >= 0], model.labels_[labels >= 0])
+    about = {"seconds_of_filling": filling, "seconds": seconds, "acova": __version__}
+    return dict(zip(KEYS, case, strict=True)) | scores | about
+
+
+def fit_all(todo: Iterable[tuple[str, str, str, float, str, int]], path: Path, jobs: int) -> None:
     """Fit what is not in the file, and append it fit by fit."""
     done = set(map(tuple, stored(path)[KEYS].itertuples(index=False)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    for case in cases(methods, names, runs, fills):
-        if case in done:
-            continue
-        method, name, pattern, share, fill, run = case
-        views, labels = views_of(name)
-        start = time.process_time()
-        given = views if pattern == "none" else filled(with_empty_cells(views, share, pattern, run), fill)
-        filling = time.process_time() - start
-        start = time.process_time()
-        model = METHODS[method](int(labels.max()) + 1, run).fit(given)
-        seconds = time.process_time() - start
-        row = dict(zip(KEYS, case, strict=True)) | clustering_scores(labels[labels >= 0], model.labels_[labels >= 0])
+    todo = [case for case in todo if case not in done]
+    for row in Parallel(jobs, return_as="generator_unordered")(delayed(fit_one)(case) for case in todo):
         with path.open("a") as file:
-            file.write(json.dumps({**row, "seconds_of_filling": filling, "seconds": seconds, "acova": __version__}))
-            file.write("\n")
-        print(*case, round(row["acc"], 3), f"{filling:.1f} + {seconds:.1f} s", flush=True)
+            file.write(json.dumps(row) + "\n")
+        print(*(row[key] for key in KEYS), f"{row['acc']:.3f}, {row['seconds']:.1f} s", flush=True)
 
 
 def table(path: Path) -> str:
@@ -211,6 +216,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS), choices=DATASETS)
     parser.add_argument("--fills", nargs="+", default=list(FILLS), choices=list(FILLS))
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "cells.jsonl")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--speed", type=Path, metavar="OLD/src")
@@ -219,7 +225,7 @@ def main() -> None:
         speed(given.speed)
         return
     if not given.show:
-        fit_all(given.methods, given.datasets, given.runs, given.fills, given.out)
+        fit_all(cases(given.methods, given.datasets, given.runs, given.fills), given.out, given.jobs)
     print(table(given.out))
 
 

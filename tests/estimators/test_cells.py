@@ -14,6 +14,7 @@ from acova.data import StoredViews, Views, make_observed
 from acova.estimators import load_method
 from acova.estimators.registry import METHODS
 from acova.metrics import clustering_accuracy
+from acova.report.numbers import percent
 from conftest import SMALL, make_toy
 
 NAN = np.nan
@@ -64,6 +65,13 @@ def test_no_bit_depends_on_what_an_empty_cell_holds(name):
     tables = [make_tiny(name).fit(views).assignments() for views in masked]
     for other in tables[1:]:
         pd.testing.assert_frame_equal(other, tables[0], check_exact=True)
+
+
+def test_the_report_tells_how_many_cells_are_empty(model, tmp_path):
+    page = model.report(tmp_path / "report.html", method="PCA").read_text()
+    count = model.empty_cells_["view_0"]
+    share = count / (8 * int((~np.isnan(ARRAYS[0]).all(axis=1)).sum()))
+    assert f"Empty cells, left out one by one: view_0 {count:,} ({percent(share)})" in page
 
 
 def test_clusters_are_found_and_the_model_says_the_same_of_each_sample_alone(model):

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 _MOST_FACTORS = 20
 _CELLS_PER_FACTOR = 4
 """Cells that a column must have on average for each factor; a row must have one."""
-_STEPS, _STEPS_OF_START = 40, 6
+_STEPS, _STEPS_OF_START = 20, 6
 _CELLS_AT_ONCE = 2**24
 _LEAST_NOISE = 1e-3
 """Least variance of the noise, as a share of that of the cells."""

@@ -52,7 +52,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     summary_ : acova.data.Summary
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
     empty_cells_ : dict of view → int
-        Empty cells in the training samples that have the view, for the views with any.
+        Empty cells in the training samples that have the view, for the views with any; an empty cell of categories
+        counts once for each category.
     provenance_ : dict
         Versions, device and time of the fit.
     warnings_ : list of str

@@ -9,7 +9,7 @@ from acova.engine.parallel import single_threaded
 from acova.training.extremes import overflow_allowed
 from acova.training.influence import spread_samples
 
-_LEARNED_FROM = 4_000
+_LEARNED_FROM = 2_000
 """Samples that a completion is learned from, evenly spread where there are more."""
 
 

@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.preprocessing import StandardScaler
 
-from acova.base import DataError
+from acova.base import DataError, OptionError
+from acova.cli.arguments import load
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.census import Census
 from acova.data.columns import add_moments
@@ -181,6 +182,20 @@ def test_blocks_on_disk_are_counted_like_arrays(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(DataError, match=rf"'view_0' has {np.isnan(array).sum()} empty cells .* holes='refuse'"):
         Census.of(stored).refuse_empty_cells(stored)
+
+
+def test_streamed_data_are_refused_on_demand_and_never_hidden(tmp_path):
+    np.save(tmp_path / "a.npy", with_holes(RNG.normal(size=(30, 4)), 0.3))
+    assert len(load(str(tmp_path), stream=True, holes="keep")[0]) == 30
+    with pytest.raises(DataError, match=r"empty cells .* holes='refuse'"):
+        load(str(tmp_path), stream=True, holes="refuse")
+    with pytest.raises(OptionError, match="--holes hide are for data in memory"):
+        load(str(tmp_path), stream=True, holes="hide")
+
+
+def test_a_view_without_rows_is_completed_by_zeros():
+    completion = Completion.fit(np.zeros((0, 3)))
+    np.testing.assert_array_equal(completion.completed(np.array([[1.0, NAN, 2.0]])), [[1, 0, 2]])
 
 
 def test_a_column_that_is_empty_in_every_block_is_refused(tmp_path):

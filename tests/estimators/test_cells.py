@@ -171,7 +171,14 @@ def test_views_on_disk_may_have_empty_cells(tmp_path, monkeypatch):
     np.testing.assert_allclose(of_arrays, streamed.probabilities_, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name in ("ACOVA", "Concat", "AgreementGraph")])
+def test_a_row_is_refused_for_its_extreme_cell_and_not_for_an_empty_one(model):
+    rows = [array[:1].copy() for array in ARRAYS]
+    rows[0][0, :3] = NAN, 1e300, NAN
+    with pytest.raises(DataError, match=r"column 1 holds 1e\+300 in sample 0, too far"):
+        model.predict(rows)
+
+
+@pytest.mark.parametrize("name", ["ACOVA", "Concat", "AgreementGraph"])
 def test_a_column_without_any_cell_is_refused(name):
     arrays = [array.copy() for array in ARRAYS]
     arrays[1][:, 2] = NAN

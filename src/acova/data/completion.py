@@ -80,7 +80,8 @@ class Completion:
             full = ~holes[some]
             centred = np.where(full, rows[some] - self.mean, 0.0)
             expected = np.clip(self.mean + self._deviations(centred, full), self.low, self.high)
-            done[some] = np.where(full, done[some], expected)
+            # A row with a cell that is too extreme to compute with is refused for that cell.
+            done[some] = np.where(full, done[some], np.where(np.isfinite(expected), expected, self.mean))
         return done
 
     def _deviations(self, centred: Floats, full: NDArray[np.bool_]) -> Floats:

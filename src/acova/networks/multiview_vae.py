@@ -238,10 +238,11 @@ class MultiViewVAE(ClusteringNetwork):
         parts, _ = self._objective(batch, noise, shares)
         pairs = zip(self.likelihoods, self.view_sizes, strict=True)
         constants = shares.new_tensor([log_constant(kind, size) for kind, size in pairs])
+        present = shares.clone()
         for v, empty in enumerate(self._cells(batch.views)[1]):
             if empty is not None:
-                shares[:, v] *= 1 - empty.float().mean(-1)
-        return {"score": shares @ constants - parts.negative_elbo()}
+                present[:, v] *= 1 - empty.to(present.dtype).mean(-1)
+        return {"score": present @ constants - parts.negative_elbo()}
 
     def _objective(self, batch: Batch, noise: Tensor, shares: Tensor) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""

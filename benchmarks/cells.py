@@ -129,12 +129,12 @@ def stored(path: Path) -> pd.DataFrame:
 
 
 def cases(
-    methods: list[str], names: list[str], runs: int, fills: list[str]
+    methods: list[str], names: list[str], runs: int, fills: list[str], shares: list[float]
 ) -> Iterator[tuple[str, str, str, float, str, int]]:
     """Yield what there is to fit, run by run."""
     for run, method, name in product(range(runs), methods, names):
         yield method, name, "none", 0.0, "cells", run
-        for pattern, share, fill in product(PATTERNS, SHARES, fills):
+        for pattern, share, fill in product(PATTERNS, shares, fills):
             yield method, name, pattern, share, fill, run
 
 
@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--datasets", nargs="+", default=list(DATASETS), choices=DATASETS)
     parser.add_argument("--fills", nargs="+", default=list(FILLS), choices=list(FILLS))
+    parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "cells.jsonl")
@@ -229,7 +230,7 @@ def main() -> None:
         speed(given.speed)
         return
     if not given.show:
-        fit_all(cases(given.methods, given.datasets, given.runs, given.fills), given.out, given.jobs)
+        fit_all(cases(given.methods, given.datasets, given.runs, given.fills, given.shares), given.out, given.jobs)
     print(table(given.out))
 
 

@@ -79,7 +79,8 @@ class Views:
         Parameters
         ----------
         X : one of
-            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there;
+            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there, and NaN in
+              single cells of a row are empty cells;
             - a dict of name → 2-D array;
             - a dict (or list) of pandas DataFrames, joined on their index: a sample absent from a frame
               lacks that view. Samples keep the order in which they first appear;

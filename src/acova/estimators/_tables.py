@@ -54,7 +54,8 @@ class TableClusterer(MultiViewClusterer):
         Parameters
         ----------
         X : list, dict, DataFrames, array or Views
-            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
+            cells of a row are empty cells.
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.

@@ -10,7 +10,7 @@ from acova.cli.arguments import load
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.census import Census
 from acova.data.columns import add_moments
-from acova.data.completion import Completion
+from acova.data.completion import Completion, JointCompletion
 from acova.data.scaling import features_of
 
 RNG = np.random.default_rng(0)
@@ -61,6 +61,24 @@ def test_what_is_learned_completes_nearly_as_well_as_the_truth():
     assert least < error < 1.15 * least
     assert error < 0.4 * by_means
     assert learned.noise == pytest.approx(truth.noise, rel=0.15)
+
+
+def test_views_side_by_side_complete_as_one_whose_columns_are_weighed():
+    rows, _ = made_rows(width=12)
+    tables = [with_holes(rows[:, :4], 0.3), 50 * with_holes(rows[:, 4:], 0.3, seed=2)]
+    joint = JointCompletion.fit(tables)
+    weights = [1 / np.sqrt(np.nanvar(table, axis=0).sum()) for table in tables]
+    np.testing.assert_allclose(joint.weights, weights)
+    side_by_side = np.hstack([table * weight for table, weight in zip(tables, weights, strict=True)])
+    expected = Completion.fit(side_by_side).completed(side_by_side)
+    found = joint.completed(tables)
+    np.testing.assert_allclose(np.hstack([f * w for f, w in zip(found, weights, strict=True)]), expected, rtol=1e-4)
+    gone = np.isnan(tables[0])
+    alone, together = (
+        np.square(filled - rows[:, :4])[gone].mean()
+        for filled in (Completion.fit(tables[0]).completed(tables[0]), found[0])
+    )
+    assert together < 0.8 * alone
 
 
 def test_noise_is_completed_nearly_by_means():

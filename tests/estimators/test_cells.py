@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from quick import make_tiny
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
-from acova import ACOVA, Concat, KNNImpute
+from acova import ACOVA, AgreementGraph, Concat, KNNImpute
 from acova.base import DataError
 from acova.data import StoredViews, Views, make_observed
 from acova.estimators import load_method
@@ -92,17 +91,29 @@ def test_results_do_not_depend_on_the_order_of_the_samples(model):
     np.testing.assert_array_equal(second.assignments().loc[names], first.assignments())
 
 
-def test_a_missing_view_changes_nothing_in_the_completion_of_another(model):
-    """The encoders are given the same, whether another view is there or not."""
-    from acova.training.inference import batch_of
+def test_a_view_of_noise_does_not_agree_with_others_because_they_complete_it():
+    full, _ = make_toy(n_samples=150, missing=0.0)
+    noise = np.random.default_rng(1).normal(size=(150, 30))
+    holes = np.random.default_rng(2).random(noise.shape) < 0.5
+    arrays = [np.where(np.random.default_rng(v).random(a.shape) < 0.2, NAN, a) for v, a in enumerate(full.arrays[:2])]
+    model = AgreementGraph(3, random_state=0).fit([*arrays, np.where(holes, NAN, noise)])
+    assert model.view_agreement_[0, 1] > 0.3
+    assert model.view_agreement_[:2, 2].max() < 0.1
+    assert model.view_trust_[2] < 0.2
 
+
+def test_cells_are_completed_by_all_views_and_for_agreement_by_their_own(model):
     views = Views.of(ARRAYS)
-    both = views.observed[:, :2].all(axis=1)
     mask = np.ones((len(LABELS), 3), bool)
-    mask[both, 0] = False
-    inputs = [batch_of(v, model._scaling, torch.device("cpu")).views[1] for v in (views, views.hide(mask))]
-    assert torch.equal(*inputs)
-    assert inputs[0].shape[1] == 2 * views.sizes[1]
+    mask[views.observed[:, 1:].all(axis=1), 2] = False
+    hidden = views.hide(mask)
+    alone = [v.take(range(20)) for v in (views, hidden)]
+    own = [model._scaling.transform(v, alone=True)[0] for v in alone]
+    np.testing.assert_array_equal(*own)
+    both = [model._scaling.transform(v)[0] for v in alone]
+    changed = both[0] != both[1]
+    assert changed.any()
+    assert not (changed & ~views.take(range(20)).empty[0]).any()
 
 
 def test_new_samples_may_have_empty_cells_though_the_training_samples_had_none(tmp_path):

@@ -1,5 +1,6 @@
-"""What stands in the place of a view's empty cells: their expectation, given the other cells of the row."""
+"""What stands in the place of empty cells: their expectation, given the other cells of the sample."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True)
 class Completion:
-    """A factor model of one view's scaled rows: x = mean + loadings · z + noise, with standard normal z.
-
-    A view speaks for itself: its empty cells are completed by its own cells alone, so a view that is hidden changes
-    nothing in another, and no view agrees with another because it was completed by it.
+    """A factor model of scaled rows: x = mean + loadings · z + noise, with standard normal z.
 
     Attributes
     ----------
@@ -89,6 +87,44 @@ class Completion:
         if not self.loadings.shape[1]:
             return np.zeros_like(centred)
         return _posterior(centred, full, self.loadings, self.noise)[0] @ self.loadings.T
+
+
+@dataclass(frozen=True)
+class JointCompletion:
+    """A factor model of all views side by side, each of which counts the same.
+
+    Attributes
+    ----------
+    model : Completion
+        Of the views times their weights.
+    weights : array of shape (V,)
+        One over the root of each view's total variance.
+    """
+
+    model: Completion
+    weights: Floats
+
+    @classmethod
+    def fit(cls, tables: Sequence[NDArray[Any]]) -> "JointCompletion":
+        """Learn the model of V tables (n, P_v) of scaled rows, with NaN in empty cells and hidden rows."""
+        squares = [np.square(table - _column_means(table)) for table in tables]
+        totals = np.array([np.nansum(_column_means(square)) for square in squares])
+        weights = 1 / np.sqrt(np.where(totals > 0, totals, 1.0))
+        return cls(Completion.fit(np.hstack([t * w for t, w in zip(tables, weights, strict=True)])), weights)
+
+    def completed(self, tables: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
+        """Return V tables (n, P_v) without NaN."""
+        weighed = [table * weight for table, weight in zip(tables, self.weights, strict=True)]
+        done = self.model.completed(np.hstack(weighed))
+        ends = np.cumsum([table.shape[1] for table in tables])[:-1]
+        parts = zip(np.split(done, ends, axis=1), self.weights, strict=True)
+        return [np.asarray(part / weight, dtype=np.float32) for part, weight in parts]
+
+
+def _column_means(table: NDArray[Any]) -> Floats:
+    """Return the mean of each column's cells, 0 where all are empty."""
+    full = ~np.isnan(table)
+    return np.asarray(np.where(full, table, 0.0).sum(axis=0) / np.maximum(full.sum(axis=0), 1))
 
 
 def _factors(centred: Floats, full: NDArray[np.bool_], count: int) -> tuple[Floats, float]:

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.data.columns import add_moments, least_of, most_of
-from acova.data.completion import Completion
+from acova.data.completion import Completion, JointCompletion
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -36,7 +36,9 @@ class Scaling:
     unit_rows : tuple of bool
         Whether every row x of the view is brought to length 1 first.
     completions : tuple of (Completion or None), or empty
-        What stands in the place of empty cells after scaling; without one, 0 does.
+        What stands in the place of a view's empty cells after scaling, by its own cells; without one, 0 does.
+    joint : JointCompletion, optional
+        The same by the cells of all views.
     marks : tuple of bool, or empty
         Whether a network is told which cells of the view are empty.
     """
@@ -45,6 +47,7 @@ class Scaling:
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
     completions: tuple[Completion | None, ...] = ()
+    joint: JointCompletion | None = None
     marks: tuple[bool, ...] = ()
 
     @classmethod
@@ -77,19 +80,27 @@ class Scaling:
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
-        return cls(*zip(*maps, strict=True))
+        centers, scales, unit_rows = zip(*maps, strict=True)
+        return cls(centers, scales, unit_rows)
 
-    def transform(self, views: Views) -> list[NDArray[np.float32]]:
-        """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed."""
+    def transform(self, views: Views, *, alone: bool = False) -> list[NDArray[np.float32]]:
+        """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed.
+
+        With `alone`, a view is completed by its own cells, so that none is like another because it was completed by
+        it.
+        """
+        joint = None if alone else self.joint
         scaled = []
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
             out[seen] = rows = self.scaled_rows(v, array[seen])
             if views.empty[v] is not None:
-                completion = self.completions[v] if self.completions else None
+                completion = self.completions[v] if self.completions and joint is None else None
                 out[seen] = np.nan_to_num(rows) if completion is None else completion.completed(rows)
             scaled.append(out)
+        if joint is not None and any(empty is not None for empty in views.empty):
+            _complete_jointly(views, scaled, joint)
         return scaled
 
     def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
@@ -110,6 +121,19 @@ class Scaling:
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
         return _unit(rows) if self.unit_rows[v] else rows
+
+
+def _complete_jointly(views: Views, scaled: list[NDArray[np.float32]], joint: JointCompletion) -> None:
+    """Fill the empty cells of scaled views in place."""
+    empty = [np.zeros((), dtype=bool) if holes is None else holes for holes in views.empty]
+    rows = np.flatnonzero(np.logical_or.reduce([holes.any(axis=1) for holes in views.empty if holes is not None]))
+    tables = [
+        np.where(~seen[rows, None] | (holes[rows] if holes.ndim else holes), np.nan, table[rows])
+        for table, seen, holes in zip(scaled, views.observed.T, empty, strict=True)
+    ]
+    for table, done, holes in zip(scaled, joint.completed(tables), empty, strict=True):
+        if holes.ndim:
+            table[rows] = np.where(holes[rows], done, table[rows])
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:

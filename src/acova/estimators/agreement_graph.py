@@ -183,9 +183,10 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         self.seed_ = draw_seed(self.random_state, who)
         tables = scaled(views, self._scaling)
         with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:
-            self.view_agreement_ = view_agreement(tables, views.observed, self.n_clusters)
+            alone = scaled(views, self._scaling, alone=True) if self.empty_cells_ else tables
+            self.view_agreement_ = view_agreement(alone, views.observed, self.n_clusters)
             if by_agreement:
-                self.view_trust_ = agreement_weights(self.view_agreement_, tables, views.observed, self.n_clusters)
+                self.view_trust_ = agreement_weights(self.view_agreement_, alone, views.observed, self.n_clusters)
             links = self._learn_graph(tables, views.observed)
             found = spectral_clusters(links, self._embedding, self.n_clusters, self.seed_, self.n_init)
             self._clusters = found.labels.astype(np.int64)

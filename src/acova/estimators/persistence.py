@@ -12,7 +12,7 @@ from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
-from acova.data.completion import Completion
+from acova.data.completion import Completion, JointCompletion
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
 from acova.estimators._settings import other_than_default, setting_parameters
@@ -260,28 +260,36 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
 
 
 def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:
-    tensors: dict[str, Tensor] = {}
+    joint = model._scaling.joint
+    models = {} if joint is None else {"joint": joint.model}
     for v, (name, completion) in enumerate(zip(model.view_names_, model._scaling.completions, strict=True)):
         if name in model.empty_cells_ and completion is not None:
-            arrays = {part: np.asarray(getattr(completion, part)) for part in _OF_COMPLETION}
-            tensors |= {f"completion.{part}.{v}": torch.from_numpy(array) for part, array in arrays.items()}
-    return tensors
+            models[str(v)] = completion
+    arrays = {f"{part}.{key}": np.asarray(getattr(of, part)) for key, of in models.items() for part in _OF_COMPLETION}
+    arrays |= {} if joint is None else {"weights.joint": joint.weights}
+    return {f"completion.{name}": torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def _completions(
     model: "MultiViewClusterer", tensors: Mapping[str, Tensor]
-) -> tuple[tuple[Completion | None, ...], tuple[bool, ...]]:
+) -> tuple[tuple[Completion | None, ...], JointCompletion | None, tuple[bool, ...]]:
     """Return what completes the empty cells of views that had some in training, and which of these are marked."""
-    completions: list[Completion | None] = []
-    for v, (name, size) in enumerate(zip(model.view_names_, model.view_sizes_, strict=True)):
-        completions.append(None)
-        if name in model.empty_cells_:
-            mean, low, high = (array_of(tensors, f"completion.{part}.{v}", (size,)) for part in ("mean", "low", "high"))
-            loadings = array_of(tensors, f"completion.loadings.{v}", (size, -1))
-            noise = float(array_of(tensors, f"completion.noise.{v}", ()))
-            completions[v] = Completion(mean, low, high, loadings, noise)
-    marks = tuple(model._marks_empty_cells and name in model.empty_cells_ for name in model.view_names_)
-    return tuple(completions), marks
+    pairs = list(zip(model.view_names_, model.view_sizes_, strict=True))
+    has_holes = [name in model.empty_cells_ for name in model.view_names_]
+    completions = tuple(
+        _completion(tensors, str(v), size) if has_holes[v] else None for v, (_, size) in enumerate(pairs)
+    )
+    joint = None
+    if any(has_holes) and model._completes_by_factors:
+        weights = array_of(tensors, "completion.weights.joint", (len(pairs),))
+        joint = JointCompletion(_completion(tensors, "joint", sum(model.view_sizes_)), weights)
+    return completions, joint, tuple(model._marks_empty_cells and holes for holes in has_holes)
+
+
+def _completion(tensors: Mapping[str, Tensor], key: str, size: int) -> Completion:
+    mean, low, high = (array_of(tensors, f"completion.{part}.{key}", (size,)) for part in ("mean", "low", "high"))
+    loadings = array_of(tensors, f"completion.loadings.{key}", (size, -1))
+    return Completion(mean, low, high, loadings, float(array_of(tensors, f"completion.noise.{key}", ())))
 
 
 def _summary_tensors(summary: Summary) -> dict[str, Tensor]:

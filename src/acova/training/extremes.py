@@ -38,10 +38,13 @@ def learn_scaling(
     return scaling
 
 
-def scaled(views: Views, scaling: Scaling) -> list[NDArray[np.float32]]:
-    """Return the scaled views, or raise `DataError` for a cell that leaves the range of 32-bit numbers."""
+def scaled(views: Views, scaling: Scaling, *, alone: bool = False) -> list[NDArray[np.float32]]:
+    """Return the scaled views, or raise `DataError` for a cell that leaves the range of 32-bit numbers.
+
+    `alone` is that of `Scaling.transform`.
+    """
     with overflow_allowed():
-        arrays = scaling.transform(views)
+        arrays = scaling.transform(views, alone=alone)
     for v, array in enumerate(arrays):
         finite = np.isfinite(array)
         if not finite.all():

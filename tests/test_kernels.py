@@ -142,6 +142,18 @@ def test_reconstruction_of_all_views_in_one_tensor(runs):
     torch.testing.assert_close(found[0][0], total_reconstruction(views, parts, shares, kinds))
 
 
+def test_views_with_empty_cells_take_torchs_own_operations():
+    views = [chance(11, width, seed=width) for width in (5, 16)]
+    shares, empty = chance(11, 2, seed=4), chance(11, 5, seed=6) < 0.4
+    views[0] = views[0].masked_fill(empty, torch.nan)
+    kinds = ("gaussian", "bernoulli")
+    found = both_ways(
+        lambda y: (total_reconstruction(views, y, shares, kinds, [empty, None]),), (3 * draw(2, 11, 16, seed=2),)
+    )
+    assert_same(found, rtol=1e-5, atol=1e-5)
+    assert found[1][0].isfinite().all()
+
+
 def test_not_a_number_stays_one():
     from acova.kernels.layers import add_bias_relu
 

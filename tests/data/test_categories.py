@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import OneHotEncoder
 
-from acova import ACOVA, Views
+from acova import ACOVA, Concat, Views
 from acova.base import DataError
 from acova.data import read_views
 from acova.data.categories import Encoded
@@ -48,18 +48,18 @@ def test_the_type_of_text_does_not_matter(kind):
     np.testing.assert_array_equal(Encoded("a", other).values, Encoded("a", FRAME).values)
 
 
-def test_an_empty_cell_is_no_category_and_an_empty_row_no_view():
+def test_an_empty_cell_empties_its_categories_and_an_empty_row_is_no_view():
     holes = FRAME.drop(columns="smokes").astype({"colour": object})
     holes.iloc[0, 1] = None
     holes.iloc[1] = None
     values = Encoded("a", holes).values
-    np.testing.assert_array_equal(values[0, 1:4], [0, 0, 0])
+    assert np.isnan(values[0, 1:4]).all()
+    assert not np.isnan(values[0, [0, *range(4, values.shape[1])]]).any()
     assert np.isnan(values[1]).all()
     views = Views.of({"a": holes, "b": FRAME[["age"]]})
     np.testing.assert_array_equal(views.observed[:3, 0], [True, False, True])
-    holes.iloc[2, 0] = np.nan
-    with pytest.raises(DataError, match="View 'a' has NaN in sample 'p2', column 'age'"):
-        Views.of({"a": holes, "b": FRAME[["age"]]})
+    np.testing.assert_array_equal(np.argwhere(views.empty[0]), [[0, 1], [0, 2], [0, 3]])
+    assert views.empty[1] is None
 
 
 def test_numbers_kept_as_objects_are_numbers():
@@ -160,15 +160,15 @@ def test_an_empty_column_of_categories_is_refused_by_a_fit(kind):
 
 def test_an_empty_column_of_numbers_is_named():
     with pytest.raises(DataError, match="View 'a': column 'x' is empty in every sample that has the view"):
-        Views.of({"a": FRAME[["age"]].assign(x=np.nan)})
+        Concat(2).fit({"a": FRAME[["age"]].assign(x=np.nan)})
 
 
 @pytest.mark.parametrize("kind", [*EMPTY, "numbers", "objects"])
-def test_an_empty_column_of_known_categories_counts_for_none(kind, model):
+def test_an_empty_column_of_known_categories_is_empty(kind, model):
     empty = {**EMPTY, "numbers": np.nan, "objects": None}[kind]
     frames = {"a": FRAME.assign(colour=empty), "b": FRAME[["age"]] * 2}
     views = Views.of(frames, categories=model.categories_)
-    np.testing.assert_array_equal(views.arrays[0][:, 1:4], np.zeros((N, 3)))
+    assert np.isnan(views.arrays[0][:, 1:4]).all()
     np.testing.assert_array_equal(views.arrays[0][:, 4:], Views.of({"a": FRAME}).arrays[0][:, 4:])
     assert model.predict(frames).shape == (N,)
 
@@ -231,8 +231,18 @@ def test_columns_with_one_name_are_refused(columns, words):
         Views.of({"v": frame.assign(text=["x", "y"] * 2)})
 
 
-def test_a_hole_beside_categories_names_the_column_as_written():
-    holes = FRAME[["colour", "stage", "age"]].copy()
-    holes.iloc[5, 2] = np.nan
-    with pytest.raises(DataError, match=r"View 'a' has NaN in sample 'p5', column 'age' \(1 such samples\)"):
-        Views.of({"a": holes})
+def test_an_infinite_cell_beside_categories_names_the_column_as_written():
+    odd = FRAME[["colour", "stage", "age"]].astype({"age": float})
+    odd.iloc[5, 2] = np.inf
+    with pytest.raises(DataError, match=r"View 'a' has infinity in sample 'p5', column 'age' \(1 such samples\)"):
+        Views.of({"a": odd})
+
+
+def test_a_category_that_new_samples_lack_is_empty_where_its_cell_is():
+    known = Views.of({"a": FRAME})
+    few = FRAME.astype({"colour": object}).iloc[:4].copy()
+    few["colour"] = ["red", None, "red", None] if "red" in set(FRAME["colour"]) else None
+    matched = Views.of({"a": few}).matched_to(known.names, known.sizes, known.columns)
+    block = matched.arrays[0][:, [column.startswith("colour=") for column in known.columns[0]]]
+    np.testing.assert_array_equal(np.isnan(block).all(axis=1), [False, True, False, True])
+    np.testing.assert_array_equal(np.isnan(block).any(axis=1), [False, True, False, True])

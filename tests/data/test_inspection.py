@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from acova import Views
+from acova import Concat, Views
 from acova.base import DataError, DataWarning
 from acova.data import inspect_data
 
@@ -73,7 +73,6 @@ def test_a_column_that_is_there_twice():
 
 STOPS = {
     "empty": {"x": np.nan},
-    "holes": {"x": [np.nan, *range(N - 1)]},
     "infinite": {"x": [np.inf, *RNG.normal(size=N - 1)]},
     "text": {"x": [f"patient {i}" for i in range(N)]},
     "type": {"x": pd.date_range("2020-01-01", periods=N)},
@@ -86,17 +85,30 @@ def test_what_stops_a_fit_is_marked_and_the_fits_own_words_are_told(kind):
     found = inspect_data(frames)
     assert kind in {one.kind for one in found.findings if one.stops}
     with pytest.raises(DataError) as caught:
-        Views.of(frames)
+        Concat(2).fit(frames)
     assert found.refusal == str(caught.value)
     assert found.n_samples == N
     assert "A fit would stop" in shown(found)
 
 
 def test_what_is_dropped_and_hidden_stops_no_more():
-    frames = {"one": table(**STOPS["holes"], name=[f"patient {i}" for i in range(N)]), "two": table()}
+    frames = {"one": table(x=[np.nan, *range(N - 1)], name=[f"patient {i}" for i in range(N)]), "two": table()}
     found = inspect_data(frames, drop=["name"], holes="hide")
     assert found.refusal is None
     assert found.views["samples"].tolist() == [N - 1, N]
+
+
+def test_empty_cells_are_counted_and_refused_on_demand():
+    frames = {"one": table(x=[None, "a", *"bc" * 19], y=[np.nan, np.nan, *range(N - 2)]), "two": table(slice(10, 40))}
+    found = inspect_data(frames)
+    assert found.refusal is None
+    assert found.views["empty"].tolist() == [3, 0]
+    np.testing.assert_allclose(found.views["empty_share"], [3 / (5 * N), 0])
+    text = "2 rows have single empty cells (3), first 's0': these are left out"
+    assert [one.text for one in found.findings if one.kind == "holes"] == [text]
+    refused = inspect_data(frames, holes="refuse")
+    assert "View 'one' has an empty cell in sample 's0', column 'x' (2 such samples)" in refused.refusal
+    assert refused.views["empty"].tolist() == [3, 0]
 
 
 def warned(make):
@@ -249,4 +261,7 @@ def test_arrays_and_files(tmp_path):
     np.savez(tmp_path / "a.npz", view_0=np.ones((3, 2)), view_1=holes)
     found = inspect_data(tmp_path / "a.npz")
     assert {("holes", "view_1", ""), ("missing", "view_1", ""), ("constant", "view_0", "0")} <= kinds(found)
+    assert found.views["empty"].tolist() == [0, 1]
+    assert found.views["empty_share"].tolist() == [0, 0.25]
+    assert "1 (25.00%)" in shown(found)
     assert found.patterns.to_dict() == {(True, True): 2, (True, False): 1}

@@ -4,7 +4,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from acova.base import DataError, OptionError
 from acova.data import SCALINGS, Scaling, StoredViews, Views, make_observed
-from acova.data.scaling import features_of, observed_counts, scaled_moments
+from acova.data.census import Census
+from acova.data.scaling import features_of, scaled_moments
 from acova.data.stored import BLOCK
 
 
@@ -239,15 +240,15 @@ def test_bounds_and_counts_are_those_of_the_observed_rows(tmp_path, dtype):
             columns = views.rows(v).T
             np.testing.assert_array_equal(features.low, [min(column) for column in columns])
             np.testing.assert_array_equal(features.high, [max(column) for column in columns])
-        np.testing.assert_array_equal(observed_counts(given), views.observed.sum(axis=0))
-        assert observed_counts(given).dtype == np.int64
+        np.testing.assert_array_equal(Census.of(given).rows, views.observed.sum(axis=0))
+        assert Census.of(given).rows.dtype == np.int64
 
 
 def test_a_view_seen_nowhere_has_no_bounds_and_teaches_nothing():
     views = Views.of({"a": np.ones((2, 2)), "b": np.ones((2, 1))}, [[1, 0], [1, 0]])
     nowhere = features_of(views)[1]
     assert (nowhere.low, nowhere.high) == (np.inf, -np.inf)
-    np.testing.assert_array_equal(observed_counts(views), [2, 0])
+    np.testing.assert_array_equal(Census.of(views).rows, [2, 0])
     for kind in ("zscore", "range", "cosine", "auto"):
         with pytest.raises(DataError, match=r"Scaling: view 'b' is observed for no sample.*leave it out"):
             Scaling.fit(views, (kind, kind))

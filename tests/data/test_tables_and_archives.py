@@ -88,8 +88,11 @@ def test_columns_are_dropped_and_rows_with_holes_are_hidden(tmp_path):
     holes.to_csv(tmp_path / "left.csv")
     RIGHT.assign(a=1.0).to_csv(tmp_path / "right.csv")
     RIGHT.reindex(ORDER).fillna(0.0).to_csv(tmp_path / "all.csv")
-    with pytest.raises(DataError, match=r"'left' has NaN in sample 'p1', column 'd'.*--holes hide"):
-        read_views(tmp_path, drop=["note"])
+    with pytest.raises(DataError, match=r"'left' has an empty cell in sample 'p1', column 'd' \(2 such.*--holes hide"):
+        read_views(tmp_path, drop=["note"], holes="refuse")
+    kept = read_views(tmp_path, drop=["note"]).views
+    assert kept.empty[1].sum() == 2
+    assert kept.observed[:, 1].sum() == 5
     views = read_views(tmp_path, drop=["note", "right:a"], holes="hide").views
     assert views.columns[1:] == (("a", "b", "c", "d", "kind=x", "kind=y"), ("u", "v"))
     by_name = pd.Series(views.observed[:, 1], views.index)
@@ -100,7 +103,7 @@ def test_columns_are_dropped_and_rows_with_holes_are_hidden(tmp_path):
     assert read_views(tmp_path, drop=["note", "a"], holes="hide").views.sizes == (2, 5, 2)
     with pytest.raises(DataError, match=r"no view has the column 'left:noted' to drop\. Did you mean 'note'"):
         read_views(tmp_path, drop=["left:noted"])
-    with pytest.raises(OptionError, match="holes must be 'refuse', 'hide'"):
+    with pytest.raises(OptionError, match="holes must be 'keep', 'hide', 'refuse'"):
         read_views(tmp_path, holes="hid")
 
 

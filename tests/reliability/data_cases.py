@@ -27,7 +27,6 @@ def view_cases() -> Iterator[Case]:
         "dates": ([np.full((ROWS, 2), np.datetime64("2024-01-01")), RIGHT], "numbers|date"),
         "infinity": (changed((3, 1), np.inf), "infinity"),
         "minus infinity": (changed((3, 1), -np.inf), "infinity"),
-        "one empty cell": (changed((3, 1), np.nan), "NaN"),
         "a sample without any view": (
             {n: np.where(np.arange(ROWS)[:, None] == 5, np.nan, a) for n, a in GOOD.items()},
             "no view",
@@ -80,6 +79,11 @@ def view_cases() -> Iterator[Case]:
     )
     yield Case(
         "views: subnormal numbers", lambda folder: views([LEFT * 1e-310]), lambda v: np.isfinite(v.arrays[0]).all()
+    )
+    yield Case(
+        "views: one empty cell",
+        lambda folder: views(changed((3, 1), np.nan)),
+        lambda v: np.argwhere(v.empty[0]).tolist() == [[3, 1]] and v.observed.all(),
     )
     yield Case("views: one sample", lambda folder: views([LEFT[:1]]), lambda v: len(v) == 1)
     yield Case(

@@ -44,7 +44,10 @@ Transpose = Annotated[
     list[str] | None, typer.Option(help="VIEW with samples in columns and features in rows; may be repeated.")
 ]
 MatchIds = Annotated[str, typer.Option(help="Names of samples: exactly, or loosely (blanks and capitals ignored).")]
-Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
+Holes = Annotated[
+    str,
+    typer.Option(help="Rows with single empty cells: keep (leave out these cells), hide the view there, or refuse."),
+]
 Layer = Annotated[str | None, typer.Option(help="Layer of a .h5ad or .h5mu file to read in the place of X.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
@@ -76,16 +79,23 @@ def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None)
         Of a fitted model.
     """
     from acova.data import StoredViews, dataset_names, load_dataset
+    from acova.data.census import Census
     from acova.data.files.formats import read_dataset
     from acova.data.matching import match_texts
 
-    if reading.given() and (stream or data in dataset_names()):
-        flags = ", ".join(map(reading_flag, reading.given()))
+    given = reading.given()
+    if stream:
+        given = {name: value for name, value in given.items() if (name, value) != ("holes", "refuse")}
+    if given and (stream or data in dataset_names()):
+        flags = ", ".join(map(reading_flag, given))
         way = "leave out --stream, or clean the files" if stream else "leave them out for a data set of the catalogue"
         msg = f"{flags}: these options say how tables are read into memory; {way}."
         raise OptionError(msg)
     if stream:
-        return StoredViews.of(Path(data)), None
+        stored = StoredViews.of(Path(data))
+        if reading.holes == "refuse":
+            Census.of(stored).refuse_empty_cells(stored)
+        return stored, None
     dataset = load_dataset(data) if data in dataset_names() else read_dataset(existing(data), reading, categories)
     for name, text in match_texts(dataset.matches):
         say(f"View {name!r}: {text}.", error=True)

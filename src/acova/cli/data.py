@@ -16,7 +16,7 @@ def inspect(
     id_column: IdColumn = None,
     transpose: Transpose = None,
     match_ids: MatchIds = "exactly",
-    holes: Holes = "refuse",
+    holes: Holes = "keep",
     layer: Layer = None,
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""

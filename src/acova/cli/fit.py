@@ -64,7 +64,7 @@ def fit(
     id_column: IdColumn = None,
     transpose: Transpose = None,
     match_ids: MatchIds = "exactly",
-    holes: Holes = "refuse",
+    holes: Holes = "keep",
     layer: Layer = None,
     stream: Stream = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,

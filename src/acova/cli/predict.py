@@ -48,7 +48,7 @@ def predict(
     transpose: Transpose = None,
     match_ids: Annotated[str | None, typer.Option(help="Names of samples: exactly or loosely; as in the fit.")] = None,
     holes: Annotated[
-        str | None, typer.Option(help="Rows with single empty cells: refuse or hide; as in the fit.")
+        str | None, typer.Option(help="Rows with single empty cells: keep, hide or refuse; as in the fit.")
     ] = None,
     layer: Layer = None,
     stream: Stream = False,

@@ -29,7 +29,7 @@ class Encoded:
     Attributes
     ----------
     values : array of shape (n_rows, n_encoded_columns)
-        NaN in every column of a row in which every cell of the frame is empty.
+        NaN in every column that was made from an empty cell.
     columns : tuple of str
         ``column`` for numbers, ``column=category`` for each category.
     categories : dict of column → tuple of str
@@ -62,7 +62,9 @@ class Encoded:
             labels = _labels(values)
             found = tuple(known[column]) if column in known else _categories(values, labels)
             _refuse_new(name, column, labels, found)
-            blocks.append((labels[:, None] == np.array(found, dtype=object)).astype(np.float64))
+            block = (labels[:, None] == np.array(found, dtype=object)).astype(np.float64)
+            block[values.isna().to_numpy()] = np.nan
+            blocks.append(block)
             names += [category_column(column, category) for category in found]
             self.categories[column] = found
             doubt = None if column in known else text_doubt(values)
@@ -70,7 +72,6 @@ class Encoded:
                 self.doubts[column] = doubt
         self.columns = tuple(names)
         self.values = np.hstack(blocks)
-        self.values[frame.isna().all(axis=1).to_numpy()] = np.nan
 
 
 def category_column(column: str, category: str) -> str:

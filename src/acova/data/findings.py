@@ -72,15 +72,14 @@ def findings_of(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
 
 
 def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
-    numeric = frame.select_dtypes("number")
-    empty = frame.isna().all(axis=1)
-    partly = numeric.isna().any(axis=1) & ~empty
+    numeric, gone = frame.select_dtypes("number"), frame.isna()
+    empty = gone.all(axis=1)
+    partly = gone.any(axis=1) & ~empty
     if partly.any():
-        cells = int(numeric[partly].isna().sum().sum())
+        cells = int(gone[partly].sum().sum())
         count, first = int(partly.sum()), partly.idxmax()
         rows = "1 row has" if count == 1 else f"{count} rows have"
-        text = f"{rows} single empty cells ({cells}), first {first!r}: fill them, or hide these rows (holes)"
-        yield Finding("holes", name, "", text, stops=True)
+        yield Finding("holes", name, "", f"{rows} single empty cells ({cells}), first {first!r}: these are left out")
     if empty.any():
         yield Finding("missing", name, "", f"{_rows(empty)} empty: these samples lack the view")
     if frame.index.has_duplicates:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from acova.base import DataError, OptionError
 from acova.console import plain, plain_table
+from acova.data.census import Census
 from acova.data.files.formats import Contents, read_contents
 from acova.data.files.reading import Reading
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
@@ -34,7 +35,8 @@ class Inspection:
     """The result of `inspect_data`; ``rich.print`` shows it as tables."""
 
     views: pd.DataFrame
-    """One row per view: columns as given, features after encoding, samples that have it, their share."""
+    """One row per view: columns as given, features after encoding, samples that have it, their share, and how many of
+    their cells are empty, as a number and a share."""
     patterns: "pd.Series[int]"
     """Number of samples by the set of views they have (index: one level per view, True = has it), commonest first."""
     findings: tuple[Finding, ...]
@@ -49,10 +51,17 @@ class Inspection:
 
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
         sizes = [
-            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            (
+                name,
+                f"{row['columns']:.0f}",
+                _count(row["features"]),
+                f"{row['samples']:.0f}",
+                f"{row['observed']:.0%}",
+                _cells(row["empty"], row["empty_share"]),
+            )
             for name, row in self.views.iterrows()
         ]
-        columns = ("view", "columns", "features", "samples", "observed")
+        columns = ("view", "columns", "features", "samples", "observed", "empty cells")
         yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
@@ -80,6 +89,10 @@ class Inspection:
         return plain_table(("", "view", "column", "what"), rows, title="Worth a look")
 
 
+def _cells(count: float, share: float) -> str:
+    return f"{count:.0f} ({share:.2%})" if count else "0"
+
+
 def _count(number: float) -> str:
     return "?" if np.isnan(number) else f"{number:.0f}"
 
@@ -93,7 +106,7 @@ def inspect_data(
     id_column: str | Sequence[str] = (),
     transpose: str | Sequence[str] = (),
     match_ids: str = "exactly",
-    holes: str = "refuse",
+    holes: str = "keep",
     layer: str | None = None,
 ) -> Inspection:
     """Tell what a fit would see, without refusing what a fit would refuse.
@@ -111,7 +124,8 @@ def inspect_data(
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     reading = Reading.of("inspect_data", **words, match_ids=match_ids, holes=holes, layer=layer)
-    contents = _contents_of(X, observed, reading).cleaned(reading)
+    lenient = replace(reading, holes="hide" if reading.holes == "hide" else "keep")
+    contents = _contents_of(X, observed, lenient).cleaned(lenient)
     for name, part in contents.parts.items():
         if is_sparse(part) and 4 * part.shape[0] * part.shape[1] > IN_MEMORY:
             msg = (
@@ -123,7 +137,10 @@ def inspect_data(
     named = frames if _joined(contents.parts) else None
     refusal, views = None, None
     try:
+        if reading.holes == "refuse":
+            contents.refuse_empty_cells()
         views, _ = joined_views(contents.parts, contents.observed)
+        Census.of(views).check("fit", views)
     except DataError as error:
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
@@ -132,12 +149,15 @@ def inspect_data(
     findings += name_findings(frames) if named is not None else ()
     findings += overlap_findings(list(frames), present.to_numpy(dtype=bool), named)
     findings.sort(key=lambda one: not one.stops)
+    empty = {name: _empty_cells(frame, present[name]) for name, frame in frames.items()}
     table = pd.DataFrame(
         {
             "columns": [frame.shape[1] for frame in frames.values()],
             "features": [np.nan] * len(frames) if views is None else list(views.sizes),
             "samples": present.sum().to_numpy(),
             "observed": present.mean().to_numpy(),
+            "empty": [count for count, _ in empty.values()],
+            "empty_share": [share for _, share in empty.values()],
         },
         index=list(frames),
     )
@@ -165,6 +185,13 @@ def _joined(parts: Mapping[str, Any]) -> bool:
 
 def _as_frame(name: str, part: Any) -> pd.DataFrame:
     return part if isinstance(part, pd.DataFrame) else pd.DataFrame(as_float_array(name, part))
+
+
+def _empty_cells(frame: pd.DataFrame, present: "pd.Series[bool]") -> tuple[int, float]:
+    """Return how many cells of a view's observed rows are empty, and their share."""
+    rows = frame[frame.index.isin(present.index[present.to_numpy(dtype=bool)])]
+    count = int(rows.isna().to_numpy().sum())
+    return count, count / max(rows.size, 1)
 
 
 def _presence(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +10,8 @@ from sklearn.preprocessing import StandardScaler
 
 from acova.base import DataError
 from acova.base.errors import check_choice
+from acova.data.columns import add_moments, least_of, most_of
+from acova.data.completion import Completion, JointCompletion
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -39,12 +41,21 @@ class Scaling:
         Whether every row x of the view is brought to length 1 first.
     limits : tuple of float
         Greatest length of a scaled row; a longer one is shortened to it. Infinity by default.
+    completions : tuple of (Completion or None), or empty
+        What stands in the place of a view's empty cells after scaling, by its own cells; without one, 0 does.
+    joint : JointCompletion, optional
+        The same by the cells of all views.
+    marks : tuple of bool, or empty
+        Whether a network is told which cells of the view are empty.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
     limits: tuple[float, ...] = ()
+    completions: tuple[Completion | None, ...] = ()
+    joint: JointCompletion | None = None
+    marks: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", tuple(self.limits) or (np.inf,) * len(self.centers))
@@ -78,21 +89,45 @@ class Scaling:
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
         maps = _of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
-        return cls(*zip(*maps, strict=True))
+        centers, scales, unit_rows, limits = zip(*maps, strict=True)
+        return cls(centers, scales, unit_rows, limits)
 
-    def transform(self, views: Views) -> list[NDArray[np.float32]]:
-        """Return one scaled float32 array per view, hidden rows filled with zeros."""
+    def transform(self, views: Views, *, alone: bool = False) -> list[NDArray[np.float32]]:
+        """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed.
+
+        With `alone`, a view is completed by its own cells, so that none is like another because it was completed by
+        it.
+        """
+        joint = None if alone else self.joint
         scaled = []
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
-            out[seen] = self.rows(v, array[seen])
+            out[seen] = rows = self.scaled_rows(v, array[seen])
+            if views.empty[v] is not None:
+                completion = self.completions[v] if self.completions and joint is None else None
+                out[seen] = np.nan_to_num(rows) if completion is None else completion.completed(rows)
             scaled.append(out)
+        if joint is not None and any(empty is not None for empty in views.empty):
+            _complete_jointly(views, scaled, joint)
         return scaled
 
-    def rows(self, v: int, rows: FloatArray) -> FloatArray:
-        """Return scaled rows of view v."""
+    def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
+        """Return scaled rows of view v, with NaN in empty cells."""
         return _shortened((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
+
+    def with_means(self, means: Sequence[NDArray[np.float64]]) -> "Scaling":
+        """Return the same with the means of columns, as the data have them, for views without a completion."""
+        known = self.completions or (None,) * len(self.centers)
+        completions = tuple(
+            Completion.of_means(
+                np.zeros_like(mean) if self.unit_rows[v] else np.asarray(self.scaled_rows(v, mean[None])[0])
+            )
+            if completion is None
+            else completion
+            for v, (mean, completion) in enumerate(zip(means, known, strict=True))
+        )
+        return replace(self, completions=completions)
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
@@ -111,12 +146,25 @@ def suited_kinds(
     return tuple(of_view.scaling() if kind == "auto" else kind for kind, of_view in pairs)
 
 
+def _complete_jointly(views: Views, scaled: list[NDArray[np.float32]], joint: JointCompletion) -> None:
+    """Fill the empty cells of scaled views in place."""
+    empty = [np.zeros((), dtype=bool) if holes is None else holes for holes in views.empty]
+    rows = np.flatnonzero(np.logical_or.reduce([holes.any(axis=1) for holes in views.empty if holes is not None]))
+    tables = [
+        np.where(~seen[rows, None] | (holes[rows] if holes.ndim else holes), np.nan, table[rows])
+        for table, seen, holes in zip(scaled, views.observed.T, empty, strict=True)
+    ]
+    for table, done, holes in zip(scaled, joint.completed(tables), empty, strict=True):
+        if holes.ndim:
+            table[rows] = np.where(holes[rows], done, table[rows])
+
+
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in _observed_rows(views):
-        known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.rows(v, rows)
-        learners[v].partial_fit(known.astype(np.float64, copy=False))
+        known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.scaled_rows(v, rows)
+        add_moments(learners[v], known)
     return [_moments_of(learner, scaling, v) for v, learner in enumerate(learners)]
 
 
@@ -144,14 +192,15 @@ class Features:
     def __init__(self, size: int) -> None:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.moments = StandardScaler()
-        self._rows, self._present = 0, np.zeros(size, dtype=np.int64)
+        self._cells, self._present = np.zeros((2, size), dtype=np.int64)
 
     def add(self, rows: FloatArray) -> None:
         """Take more rows into account."""
-        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
-        self.moments.partial_fit(rows.astype(np.float64, copy=False))
-        self._rows += len(rows)
-        self._present += np.count_nonzero(rows, axis=0)
+        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
+        add_moments(self.moments, rows)
+        empty = np.count_nonzero(np.isnan(rows), axis=0)
+        self._cells += len(rows) - empty
+        self._present += np.count_nonzero(rows, axis=0) - empty
 
     def scaling(self) -> str:
         """Return the kind of scaling that "auto" stands for."""
@@ -179,7 +228,7 @@ class Features:
 
         That is, features that most rows have hold less than half of all squares.
         """
-        shares = self._present / self._rows
+        shares = self._present / self._cells
         squares = self.moments.var_ + self.moments.mean_**2
         return bool(1 - shares.mean() >= _ZEROS and squares[shares > 0.5].sum() < 0.5 * squares.sum())
 
@@ -192,14 +241,6 @@ def features_of(views: Views | StoredViews) -> list[Features]:
     return learners
 
 
-def observed_counts(views: Views | StoredViews) -> NDArray[np.int64]:
-    """Return the number of samples that have each view, shape (V,)."""
-    counts = np.zeros(views.n_views, dtype=np.int64)
-    for block in blocks_of(views):
-        counts += block.observed.sum(axis=0)
-    return counts
-
-
 def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray]]:
     """Yield the number of a view and some rows that it has, until all rows of all views were there."""
     for block in blocks_of(views):
@@ -210,9 +251,16 @@ def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray
 
 
 def _unit(rows: FloatArray) -> NDArray[np.float64]:
-    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses."""
+    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses.
+
+    The length of a row with empty cells is that of its other cells, times what makes up for their number.
+    """
     rows = rows.astype(np.float64, copy=False)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    holes = np.isnan(lengths[:, 0])
+    if holes.any():
+        squares = np.square(rows[holes])
+        lengths[holes] = np.sqrt(np.nanmean(squares, axis=1, keepdims=True) * rows.shape[1])
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
@@ -220,9 +268,17 @@ def _shortened(rows: FloatArray, limit: float) -> FloatArray:
     """Return rows that are no longer than the limit."""
     if limit == np.inf:
         return rows
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    shortened: FloatArray = rows * (limit / np.maximum(lengths, limit))
+    shortened: FloatArray = rows * (limit / np.maximum(_row_lengths(rows)[:, None], limit))
     return shortened
+
+
+def _row_lengths(rows: FloatArray) -> NDArray[np.float64]:
+    """Return the lengths of rows; where cells are empty, as if these were as large as the others."""
+    empty = np.isnan(rows)
+    if not empty.any():
+        return np.asarray(np.linalg.norm(rows, axis=1))
+    cells = np.maximum(rows.shape[1] - empty.sum(axis=1), 1)
+    return np.asarray(np.sqrt(np.nansum(np.square(rows), axis=1) * (rows.shape[1] / cells)))
 
 
 class _Map(NamedTuple):
@@ -246,9 +302,9 @@ def _of_usual_rows(views: Views | StoredViews, maps: Sequence[_Map], chosen: Seq
     learners = {v: StandardScaler() for v in chosen}
     for v, rows in _observed_rows(views):
         if v in learners:
-            usual = np.linalg.norm((rows - maps[v].center) / maps[v].scale, axis=1) <= limits[v]
+            usual = _row_lengths((rows - maps[v].center) / maps[v].scale) <= limits[v]
             if usual.any():
-                learners[v].partial_fit(rows[usual].astype(np.float64, copy=False))
+                add_moments(learners[v], rows[usual])
     for v, learner in learners.items():
         # A feature that varies in the unusual rows alone keeps its scale.
         maps[v] = _Map(learner.mean_, np.where(learner.var_ > 0, learner.scale_, maps[v].scale))
@@ -262,7 +318,7 @@ def _lengths(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[
     parts: dict[int, list[NDArray[np.float64]]] = {v: [] for v in chosen}
     for v, rows in _observed_rows(views) if chosen else ():
         if v in parts:
-            parts[v].append(np.linalg.norm((rows - maps[v].center) / maps[v].scale, axis=1))
+            parts[v].append(_row_lengths((rows - maps[v].center) / maps[v].scale))
     return {v: np.concatenate(found) for v, found in parts.items()}
 
 
@@ -295,7 +351,7 @@ class _ByFeature:
         self._scaler = StandardScaler()
 
     def add(self, rows: FloatArray) -> None:
-        self._scaler.partial_fit(rows.astype(np.float64, copy=False))
+        add_moments(self._scaler, rows)
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))
@@ -307,7 +363,7 @@ class _ByFeatureRange:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
 
     def add(self, rows: FloatArray) -> None:
-        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
 
     def result(self, name: str) -> _Map:
         _check_seen(name, bool((self.low <= self.high).all()))
@@ -321,6 +377,8 @@ class _ByView:
         self._low, self._high = np.inf, -np.inf
 
     def add(self, rows: FloatArray) -> None:
+        empty = int(np.isnan(rows).sum())
+        rows = rows[~np.isnan(rows)] if empty else rows
         self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
         self._total += float(rows.sum(dtype=np.float64))
         self._cells += rows.size
@@ -344,7 +402,7 @@ class _ByDirection:
         self._scaler = StandardScaler()
 
     def add(self, rows: FloatArray) -> None:
-        self._scaler.partial_fit(_unit(rows))
+        add_moments(self._scaler, _unit(rows))
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))

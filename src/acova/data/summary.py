@@ -24,7 +24,7 @@ class Summary:
     rows : array of int, shape (K, V)
         Samples of each cluster that have the view.
     means, stds : tuple of V arrays of shape (K, n_features_of_view)
-        Of the samples of a cluster that have the view, in the units of the data; NaN where there are none.
+        Of the cells of a cluster's samples that are not empty, in the units of the data; NaN where there are none.
     """
 
     patterns: NDArray[np.bool_]
@@ -60,6 +60,17 @@ class Summary:
         means, stds = zip(*(moment.result() for moment in moments), strict=True)
         return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
 
+    @property
+    def column_means(self) -> tuple[Floats, ...]:
+        """Means of the columns over all samples that have the view; 0 where there are none."""
+        weights = [
+            np.where(np.isnan(mean), 0, rows[:, None]) for mean, rows in zip(self.means, self.rows.T, strict=True)
+        ]
+        return tuple(
+            (np.nan_to_num(mean) * weight).sum(axis=0) / np.maximum(weight.sum(axis=0), 1)
+            for mean, weight in zip(self.means, weights, strict=True)
+        )
+
 
 def labels_between(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
     """Return the labels of the samples from `start` to before `stop`, read anew if they are on disk."""
@@ -92,24 +103,36 @@ class _Moments:
 
     def __init__(self, n_clusters: int, size: int) -> None:
         self.counts = np.zeros(n_clusters, dtype=np.int64)
-        self._sums, self._squares = np.zeros((2, n_clusters, size))
-        self._shift: Floats | None = None
+        self._sums, self._squares, self._empty = np.zeros((3, n_clusters, size))
+        self._shift: NDArray[np.floating] | None = None
 
     def add(self, rows: NDArray[np.floating], labels: NDArray[np.int64]) -> None:
         if not len(rows):
             return
         rows = rows.astype(np.float64)
-        if self._shift is None:
-            self._shift = rows.mean(axis=0)  # squares of far values would drown their differences
-        rows -= self._shift
         member = (labels == np.arange(len(self.counts))[:, None]).astype(np.float64)
         self.counts += member.sum(axis=1).astype(np.int64)
+        empty = np.isnan(rows)
+        if self._shift is None:
+            self._shift = _column_means(rows, empty)  # squares of far values would drown their differences
+        rows -= self._shift
+        if empty.any():
+            rows[empty] = 0.0
+            self._empty += member @ empty
         self._sums += member @ rows
         self._squares += member @ np.square(rows)
 
     def result(self) -> tuple[Floats, Floats]:
         shift = 0.0 if self._shift is None else self._shift
+        cells = self.counts[:, None] - self._empty
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = self._sums / self.counts[:, None]
-            spread = self._squares / self.counts[:, None] - np.square(means)
+            means = self._sums / cells
+            spread = self._squares / cells - np.square(means)
         return means + shift, np.sqrt(np.maximum(spread, 0))
+
+
+def _column_means(rows: NDArray[np.floating], empty: NDArray[np.bool_]) -> NDArray[np.floating]:
+    """Return the mean of each column's cells, 0 where all are empty."""
+    if not empty.any():
+        return np.asarray(rows.mean(axis=0))
+    return np.asarray(np.where(empty, 0.0, rows).sum(axis=0) / np.maximum((~empty).sum(axis=0), 1))

@@ -20,7 +20,8 @@ class Views:
     """Samples seen through several views, any of which may be missing for any sample.
 
     Use `Views.of` to make one from what you have. Arrays are copied where needed and never written to;
-    the rows of a view that is missing hold NaN, so code that reads them by mistake fails loudly.
+    the rows of a view that is missing hold NaN, so code that reads them by mistake fails loudly. NaN in a row that is
+    observed is an empty cell.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class Views:
     ----------
     arrays, observed, names, index, columns, categories
         As given, with NaN in hidden rows.
+    empty : tuple of V (array of bool, shape (n_samples, n_features_v), or None)
+        True in the empty cells of observed rows; None for a view without any.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class Views:
         self.columns = tuple(columns) if columns is not None else (None,) * len(self.names)
         self.categories = tuple(categories) if categories is not None else ({},) * len(self.names)
         _check_samples(observed, self.index)
-        for v, (name, array) in enumerate(zip(self.names, arrays, strict=True)):
-            _check_cells(name, array, observed[:, v], self.index, self.columns[v], self.categories[v])
+        self.empty = tuple(
+            _empty_cells(name, array, observed[:, v], self.index, self.columns[v], self.categories[v])
+            for v, (name, array) in enumerate(zip(self.names, arrays, strict=True))
+        )
         self.observed = observed
         self.arrays = tuple(_hidden_as_nan(array, self.observed[:, v]) for v, array in enumerate(arrays))
 
@@ -75,8 +80,8 @@ class Views:
         Parameters
         ----------
         X : one of
-            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there. Sparse
-              matrices are made dense (`StoredViews` keeps them sparse);
+            - a list of 2-D arrays, one row per sample; an all-NaN row means that view is missing there, and NaN in
+              single cells of a row are empty cells. Sparse matrices are made dense (`StoredViews` keeps them sparse);
             - a dict of name → 2-D array;
             - a dict (or list) of pandas DataFrames, joined on their index: a sample absent from a frame
               lacks that view. Samples keep the order in which they first appear;
@@ -87,8 +92,8 @@ class Views:
             - a `Views`.
 
             Columns of frames that hold text or categories are encoded: one column ``column=category`` of zeros
-            and ones per category, in the order of the categorical dtype or else sorted. An empty cell in a row
-            that has other cells counts for no category. Text with more than 50 different values, or mostly
+            and ones per category, in the order of the categorical dtype or else sorted. Where such a cell is empty,
+            all its columns are. Text with more than 50 different values, or mostly
             numbers, is an error, since it is a name or a mistake: see ``docs/data.md``.
         observed : array of bool (n_samples, V), or DataFrame with samples as index and views as columns
             Hides more views: a view counts as present where this is True *and* its row is not all NaN.
@@ -135,6 +140,7 @@ class Views:
         taken = copy(self)  # whose cells are checked already
         rows = rows if isinstance(rows, slice) else np.arange(self.n_samples)[rows]
         taken.arrays = tuple(array[rows] for array in self.arrays)
+        taken.empty = tuple(None if empty is None else empty[rows] for empty in self.empty)
         taken.observed, taken.index = self.observed[rows], self.index[rows]
         return taken
 
@@ -238,32 +244,26 @@ def _check_samples(observed: NDArray[np.bool_], index: pd.Index) -> None:
         raise DataError(msg)
 
 
-def _check_cells(
+def _empty_cells(
     name: str,
     array: FloatArray,
     seen: NDArray[np.bool_],
     index: pd.Index,
     columns: tuple[str, ...] | None,
     categories: Categories,
-) -> None:
-    """Refuse observed rows with holes or infinities."""
+) -> NDArray[np.bool_] | None:
+    """Return the empty cells of observed rows, or None without any; refuse infinities."""
     bad = ~np.isfinite(array) & seen[:, None]
     if not bad.any():
-        return
-    row, column = np.argwhere(bad)[0]
-    what = "NaN" if np.isnan(array[row, column]) else "infinity"
+        return None
+    endless = np.isinf(array) & seen[:, None]
+    if not endless.any():
+        return bad
+    row, column = np.argwhere(endless)[0]
     where = str(column) if columns is None else repr(given_column(columns[column], categories))
-    if seen.sum() > 1 and np.isnan(array[seen, column]).all():
-        msg = (
-            f"View {name!r}: column {where} is empty in every sample that has the view. "
-            "Drop it (on the command line: --drop), or fill it."
-        )
-        raise DataError(msg)
     msg = (
-        f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {where} "
-        f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
-        "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
-        "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
+        f"View {name!r} has infinity in sample {index.tolist()[row]!r}, column {where} "
+        f"({int(endless.any(axis=1).sum())} such samples). Correct the cell, or make it NaN if it is not known."
     )
     raise DataError(msg)
 
@@ -291,6 +291,11 @@ def _matched_columns(
         raise DataError(msg)
     places = {column: place for place, column in reversed(list(enumerate(columns)))}
     matched = array[:, [places.get(column, 0) for column in wanted]]
-    zeros = [place for place, column in enumerate(wanted) if column not in places]
-    matched[:, zeros] = np.where(np.isnan(array).all(axis=1), np.nan, 0.0)[:, None]
+    for place, column in enumerate(wanted):
+        if column not in places:
+            # Where the cell is empty that would hold the category, all its columns are.
+            head = next(head for head in heads if column.startswith(head))
+            others = [places[known] for known in columns if known.startswith(head)]
+            empty = np.isnan(array[:, others]).any(axis=1) if others else np.ones(len(array), dtype=bool)
+            matched[:, place] = np.where(empty, np.nan, 0.0)
     return matched

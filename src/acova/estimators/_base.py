@@ -19,13 +19,15 @@ from acova.base.errors import check_choice
 from acova.base.version import __version__
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
+from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
-from acova.data.scaling import observed_counts
 from acova.data.stored import IN_MEMORY, is_stored
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
+from acova.training.completions import with_completions
+from acova.training.extremes import learn_scaling
 from acova.training.method import refusal_of_disk
 
 _IN_MEMORY = IN_MEMORY
@@ -48,6 +50,9 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         DataFrames (samples in order of first appearance), or 0 … n-1.
     summary_ : acova.data.Summary
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    empty_cells_ : dict of view → int
+        Empty cells in the training samples that have the view, for the views with any; an empty cell of categories
+        counts once for each category.
     provenance_ : dict
         Versions, device and time of the fit.
     settings_ : dict
@@ -67,6 +72,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     labels_: NDArray[np.int64]
     history_: pd.DataFrame
     summary_: Summary
+    empty_cells_: dict[str, int]
     provenance_: dict[str, Any]
     settings_: dict[str, Any]
     warnings_: list[str]
@@ -79,6 +85,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     _per_sample: ClassVar[tuple[str, ...]] = ("labels_",)
     _fitted: ClassVar[tuple[str, ...]] = ()
     """Learned arrays with one row per sample, and other learned values, that a run folder keeps."""
+    _completes_by_factors: ClassVar[bool] = True
+    """Whether empty cells are completed by a factor model of their view, or by the means of their columns."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -229,8 +237,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # In one table NaN can only mean a missing block, so there must be blocks.
-        tags.input_tags.allow_nan = self.view_sizes is not None
+        tags.input_tags.allow_nan = True
         return tags
 
     def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
@@ -243,10 +250,10 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 "lower n_clusters or bring more samples."
             )
             raise DataError(msg)
-        unseen = [name for name, count in zip(views.names, observed_counts(views), strict=True) if not count]
-        if unseen:
-            msg = f"{who}: view {unseen[0]!r} is observed for no sample, so nothing can be learned of it; leave it out."
-            raise DataError(msg)
+        census = Census.of(views)
+        census.check(who, views)
+        empty = zip(views.names, census.empty, strict=True)
+        self.empty_cells_ = {name: int(counts.sum()) for name, counts in empty if counts.any()}
         self.view_names_ = list(views.names)
         self.view_sizes_ = views.sizes
         known = getattr(views, "categories", ())  # views on disk hold numbers only
@@ -255,6 +262,26 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         self.index_ = views.index
         self._columns = views.columns
         return views
+
+    def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
+        """Learn how views are scaled, and what stands in the place of empty cells."""
+        scaling = learn_scaling(views, kinds)
+        if self.empty_cells_:
+            which = [name in self.empty_cells_ for name in views.names]
+            scaling = with_completions(
+                scaling, views, which, factors=self._completes_by_factors, marks=self._marks_empty_cells
+            )
+        self._scaling = scaling
+
+    def _summarise(self, views: Views | StoredViews, labels: NDArray[np.int64]) -> None:
+        """Keep what went in; new samples may have empty cells where the training samples had none."""
+        self.summary_ = Summary.of(views, labels, self.n_clusters)
+        self._scaling = self._scaling.with_means(self.summary_.column_means)
+
+    @property
+    def _marks_empty_cells(self) -> bool:
+        """Whether a network is told which cells are empty."""
+        return False
 
     def _in_memory(self, views: Views | StoredViews, why: str) -> Views:
         """Return views that are in memory, or say why this method cannot read them from disk."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import StoredViews, Summary, Views
+from acova.data import StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
@@ -33,7 +33,7 @@ from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about, warn_of
-from acova.training.extremes import learn_scaling, overflow_allowed
+from acova.training.extremes import overflow_allowed
 from acova.training.inference import (
     Inferred,
     batch_between,
@@ -108,7 +108,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         Parameters
         ----------
         X : list, dict, DataFrames, array or Views
-            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
+            cells of a row are empty cells.
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
@@ -160,15 +161,28 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         with overflow_allowed():
             self._likelihoods, features = check_likelihoods(settings, views)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
-        self._scaling = learn_scaling(views, kinds)
+        self._learn_scaling(views, kinds)
         self.seed_ = processes.agree(seed_of(self))
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
         jobs = [
-            Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data)
+            Job(
+                method,
+                settings,
+                self._likelihoods,
+                views.sizes,
+                len(views),
+                streams.child("run", run),
+                data,
+                self._scaling.marks,
+            )
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes, kinds)
+
+    @property
+    def _marks_empty_cells(self) -> bool:
+        return self.method.marks_empty_cells
 
     @property
     def _checkpoint_every(self) -> int:
@@ -202,7 +216,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         found = self._adopt_numbered(ensemble, prepared)
-        self.summary_ = Summary.of(views, found.labels, self.n_clusters)
+        self._summarise(views, found.labels)
         self.provenance_ = provenance(prepared.jobs[0].device)
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support

@@ -15,13 +15,13 @@ from torch import Tensor
 from acova.base.seeds import draw_seed
 from acova.clustering.kmeans import Partition, k_means
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import Summary, Views
+from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._validation import scaling_kinds
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
-from acova.training.extremes import learn_scaling, scaled
+from acova.training.extremes import scaled
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.reading import array_of
@@ -42,6 +42,7 @@ class TableClusterer(MultiViewClusterer):
     verbose: bool
     balance = False
     normalize_rows = False
+    _completes_by_factors = False
     _fitted: ClassVar[tuple[str, ...]] = ("seed_", "warnings_")
     _centers: list[Table]
 
@@ -52,7 +53,8 @@ class TableClusterer(MultiViewClusterer):
         Parameters
         ----------
         X : list, dict, DataFrames, array or Views
-            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
+            cells of a row are empty cells.
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
@@ -63,7 +65,7 @@ class TableClusterer(MultiViewClusterer):
         views = given.take(order)
         self._check_data(views)
         kinds = scaling_kinds(type(self).__name__, self.standardize, views)
-        self._scaling = learn_scaling(views, kinds)
+        self._learn_scaling(views, kinds)
         self.seed_ = draw_seed(self.random_state, type(self).__name__)
         self._learn_to_fill(views, self._weighed(views))
         tables = self._tables(views)
@@ -80,7 +82,7 @@ class TableClusterer(MultiViewClusterer):
         self.history_ = pd.DataFrame(records)
         self._finish(views, tables, np.argsort(order))
         self.settings_ = self._settings_of_fit({**self.get_settings(), **self._chosen()}, kinds)
-        self.summary_ = Summary.of(views, self.labels_[order], self.n_clusters)
+        self._summarise(views, self.labels_[order])
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
             *doubts_about_k_means(fits.items(), self.n_clusters),

@@ -128,6 +128,8 @@ class ACOVA(DeepClusterer):
         See the input: names and widths of the views, their sum, names of the samples.
     summary_ : acova.data.Summary
         What went in: missing patterns, and mean and spread of every feature by cluster.
+    empty_cells_ : dict of view → int
+        Empty cells of the training samples, for the views with any.
     provenance_ : dict
         Versions, device and time of the fit.
     network_ : torch.nn.Module

@@ -18,7 +18,7 @@ from acova.clustering.agreement import agreement_weights, view_agreement
 from acova.clustering.graphs import ViewGraph, combined_graph, neighbour_count, view_graphs, weighted_links
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order, renumbered
 from acova.clustering.spectral import spectral_clusters, spectral_embedding
-from acova.data import Summary, Views
+from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
@@ -27,7 +27,7 @@ from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, each_view, either
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
-from acova.training.extremes import learn_scaling, scaled
+from acova.training.extremes import scaled
 from acova.training.influence import Influence, influence_of_views
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
@@ -164,7 +164,8 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         Parameters
         ----------
         X : list, dict, DataFrames, array or Views
-            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame.
+            See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
+            cells of a row are empty cells.
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
@@ -178,15 +179,16 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         if not by_agreement:
             self.view_trust_ = given_weights(who, self.view_weights, views.names)
         kinds = scaling_kinds(who, self.standardize, views)
-        self._scaling = learn_scaling(views, kinds)
+        self._learn_scaling(views, kinds)
         counts = dict(zip(views.names, self._neighbour_counts(views.observed.sum(axis=0)), strict=True))
         self.settings_ = self._settings_of_fit({**self.get_settings(), "n_neighbors": counts}, kinds)
         self.seed_ = draw_seed(self.random_state, who)
         tables = scaled(views, self._scaling)
         with single_threaded(), progress_bar(who, 1, shown=self.verbose) as report:
-            self.view_agreement_ = view_agreement(tables, views.observed, self.n_clusters)
+            alone = scaled(views, self._scaling, alone=True) if self.empty_cells_ else tables
+            self.view_agreement_ = view_agreement(alone, views.observed, self.n_clusters)
             if by_agreement:
-                self.view_trust_ = agreement_weights(self.view_agreement_, tables, views.observed, self.n_clusters)
+                self.view_trust_ = agreement_weights(self.view_agreement_, alone, views.observed, self.n_clusters)
             links = self._learn_graph(tables, views.observed)
             found = spectral_clusters(links, self._embedding, self.n_clusters, self.seed_, self.n_init)
             self._clusters = found.labels.astype(np.int64)
@@ -196,7 +198,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         placed = self._numbered(views.observed)
         self._graphs = [graph.without_links() for graph in self._graphs]
         self._tell(placed, np.argsort(order))
-        self.summary_ = Summary.of(views, placed.labels, self.n_clusters)
+        self._summarise(views, placed.labels)
         influence = self._influence(views, placed.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
         self.provenance_ = provenance("cpu")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.impute import KNNImputer
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from acova.training.reading import array_of, checked_array
 
 
 class BSV(TableClusterer):
-    """Best single view: k-means on every view alone, hidden rows at the view's mean.
+    """Best single view: k-means on every view alone, hidden rows at the view's mean, empty cells at their column's.
 
     Which view is best is a question that only known classes answer: `oracle_labels(y)` takes the view with the
     highest accuracy, as published tables do, and reads the classes to do so. `labels_` comes from the view that is
@@ -144,7 +145,7 @@ class BSV(TableClusterer):
 
 
 class Concat(TableClusterer):
-    """k-means on all views side by side, hidden rows at the view's mean.
+    """k-means on all views side by side, hidden rows at the view's mean and empty cells at their column's.
 
     Parameters
     ----------
@@ -201,8 +202,8 @@ class KNNImpute(TableClusterer):
     """k-means on all views side by side, hidden rows filled from the nearest samples: the baseline to beat.
 
     A view that a sample lacks is the mean of that view over the nearest samples that have it (distances over the
-    features two samples share), the same as by scikit-learn's `KNNImputer`. Time grows with the square of the number of
-    samples.
+    features two samples share), the same as by scikit-learn's `KNNImputer`; data with empty cells are filled by that
+    imputer itself, column by column. Time grows with the square of the number of samples.
 
     Parameters
     ----------
@@ -254,10 +255,15 @@ class KNNImpute(TableClusterer):
         self.verbose = verbose
 
     def _learn_to_fill(self, views: Views, weighed: list[Table]) -> None:
-        self._known = np.hstack([np.where(views.observed[:, [v]], table, np.nan) for v, table in enumerate(weighed)])
+        self._known = _with_holes(views, weighed)
 
     def _filled(self, views: Views) -> list[Table]:
-        tables = [torch.from_numpy(table) for table in self._weighed(views)]
+        weighed = self._weighed(views)
+        if self.empty_cells_ or any(empty is not None for empty in views.empty):
+            imputer = KNNImputer(n_neighbors=self.n_neighbors).fit(self._known)
+            whole = imputer.transform(_with_holes(views, weighed))
+            return np.split(whole, np.cumsum(views.sizes)[:-1], axis=1)
+        tables = [torch.from_numpy(table) for table in weighed]
         known = torch.split(torch.from_numpy(self._known), [table.shape[1] for table in tables], dim=1)
         has = torch.stack([~table[:, 0].isnan() for table in known], dim=1)
         filled = fill_by_nearest(tables, torch.from_numpy(views.observed), known, has, self.n_neighbors)
@@ -270,6 +276,15 @@ class KNNImpute(TableClusterer):
         self._check_settings()
         self._unpack_centers(tensors)
         self._known = array_of(tensors, "known", (-1, sum(self.view_sizes_)))
+
+
+def _with_holes(views: Views, tables: Sequence[Table]) -> Table:
+    """Return tables of the views side by side, with NaN in hidden rows and empty cells."""
+    holes = [
+        ~seen[:, None] if empty is None else ~seen[:, None] | empty
+        for seen, empty in zip(views.observed.T, views.empty, strict=True)
+    ]
+    return np.hstack([np.where(hole, np.nan, table) for hole, table in zip(holes, tables, strict=True)])
 
 
 def _columns(

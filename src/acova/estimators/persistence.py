@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
+from acova.data.completion import Completion, JointCompletion
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
 from acova.estimators._resolution import checked_settings
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_")
 _LATER: dict[str, Any] = {
     "warnings_": [],
+    "empty_cells_": {},
     **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
 }
 """What folders of earlier versions do not hold."""
@@ -39,6 +41,7 @@ _TYPES: dict[str, Any] = {
     "view_sizes_": tuple[int, ...],
     "_columns": tuple[tuple[str, ...] | None, ...],
     "provenance_": dict[str, Any],
+    "empty_cells_": dict[str, int],
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -48,6 +51,7 @@ _TYPES: dict[str, Any] = {
 }
 """What learned values must be; arrays and others are checked where they are used."""
 _PREFIX = "network."
+_OF_COMPLETION = ("mean", "low", "high", "loadings", "noise")
 _OBSOLETE = ("elbo_weight", "n_correlations")
 """Keywords that earlier versions gave methods for which they say nothing."""
 _RENAMED = {"agreement_between_views_": "view_agreement_"}
@@ -65,6 +69,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     tensors, entries = model._packed()
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
+    tensors |= _completion_tensors(model)
     tensors |= _summary_tensors(model.summary_)
     per_sample = {name: getattr(model, name) for name in model._per_sample}
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
@@ -130,8 +135,11 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
     limits = tuple(np.inf if limit is None else limit for limit in config.limits)
-    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)), limits)
+    unit_rows = tuple(config.unit_rows or [False] * len(sizes))
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
+    model._scaling = Scaling(centers, scales, unit_rows, limits, *_completions(model, tensors)).with_means(
+        model.summary_.column_means
+    )
     model.settings_ = _settings_of_fit(model, config)
     model._unpack(tensors, config.rest)
     return model
@@ -156,9 +164,12 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
         not names
         or len(set(names)) < len(names)
         or min(sizes, default=0) < 1
-        or not set(model.categories_) <= set(names)
+        or not set(model.categories_) | set(model.empty_cells_) <= set(names)
     ):
-        msg = f"its views are called {names}, have the widths {sizes} and categories in {list(model.categories_)}"
+        msg = (
+            f"its views are called {names}, have the widths {sizes}, categories in {list(model.categories_)} and empty "
+            f"cells in {list(model.empty_cells_)}"
+        )
         raise ValueError(msg)
     _check_length("view_sizes_", sizes, len(names))
     _check_length("_columns", model._columns, len(names))
@@ -243,7 +254,16 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         raise ValueError(msg)
     streams, data = Streams(model.seed_), FitData(torch.device("cpu"))
     n_samples = int(model.summary_.counts.sum())
-    job = Job(model.method, settings, model._likelihoods, model.view_sizes_, n_samples, streams, data)
+    job = Job(
+        model.method,
+        settings,
+        model._likelihoods,
+        model.view_sizes_,
+        n_samples,
+        streams,
+        data,
+        model._scaling.marks,
+    )
     networks: list[Any] = []
     for run in range(len(orders)):
         network = job.network()
@@ -252,6 +272,39 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         load_weights(network, weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
+
+
+def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:
+    joint = model._scaling.joint
+    models = {} if joint is None else {"joint": joint.model}
+    for v, (name, completion) in enumerate(zip(model.view_names_, model._scaling.completions, strict=True)):
+        if name in model.empty_cells_ and completion is not None:
+            models[str(v)] = completion
+    arrays = {f"{part}.{key}": np.asarray(getattr(of, part)) for key, of in models.items() for part in _OF_COMPLETION}
+    arrays |= {} if joint is None else {"weights.joint": joint.weights}
+    return {f"completion.{name}": torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _completions(
+    model: "MultiViewClusterer", tensors: Mapping[str, Tensor]
+) -> tuple[tuple[Completion | None, ...], JointCompletion | None, tuple[bool, ...]]:
+    """Return what completes the empty cells of views that had some in training, and which of these are marked."""
+    pairs = list(zip(model.view_names_, model.view_sizes_, strict=True))
+    has_holes = [name in model.empty_cells_ for name in model.view_names_]
+    completions = tuple(
+        _completion(tensors, str(v), size) if has_holes[v] else None for v, (_, size) in enumerate(pairs)
+    )
+    joint = None
+    if any(has_holes) and model._completes_by_factors:
+        weights = array_of(tensors, "completion.weights.joint", (len(pairs),))
+        joint = JointCompletion(_completion(tensors, "joint", sum(model.view_sizes_)), weights)
+    return completions, joint, tuple(model._marks_empty_cells and holes for holes in has_holes)
+
+
+def _completion(tensors: Mapping[str, Tensor], key: str, size: int) -> Completion:
+    mean, low, high = (array_of(tensors, f"completion.{part}.{key}", (size,)) for part in ("mean", "low", "high"))
+    loadings = array_of(tensors, f"completion.loadings.{key}", (size, -1))
+    return Completion(mean, low, high, loadings, float(array_of(tensors, f"completion.noise.{key}", ())))
 
 
 def _summary_tensors(summary: Summary) -> dict[str, Tensor]:

@@ -42,6 +42,7 @@ from acova.functional.objectives import (
     log_constant,
     objective_parts,
     reconstruction,
+    reconstruction_of_cells,
     total_reconstruction,
 )
 
@@ -79,6 +80,7 @@ __all__ = [
     "optimal_log_responsibilities",
     "product_of_experts",
     "reconstruction",
+    "reconstruction_of_cells",
     "reparameterise",
     "same_view_lenders",
     "side_by_side",

@@ -67,6 +67,12 @@ def reconstruction(view: Tensor, output: Tensor, observed: Tensor, likelihood: s
     return loss
 
 
+def reconstruction_of_cells(view: Tensor, output: Tensor, observed: Tensor, likelihood: str, empty: Tensor) -> Tensor:
+    """Return the `reconstruction` of one view, summed over the cells that are not `empty` (..., P)."""
+    cells = view.unsqueeze(-1), output[..., : view.shape[-1]].unsqueeze(-1)
+    return reconstruction(*cells, observed.unsqueeze(-1) & ~empty, likelihood).sum(-1)
+
+
 def log_constant(likelihood: str, size: int) -> float:
     """Return what `reconstruction` leaves out of log p(x_v | z) of a view with this many features.
 
@@ -123,20 +129,28 @@ class _Misfit(torch.autograd.Function):
 
 
 def total_reconstruction(
-    views: Sequence[Tensor], outputs: Sequence[Tensor] | Tensor, shares: Tensor, likelihoods: Sequence[str]
+    views: Sequence[Tensor],
+    outputs: Sequence[Tensor] | Tensor,
+    shares: Tensor,
+    likelihoods: Sequence[str],
+    empty: Sequence[Tensor | None] | None = None,
 ) -> Tensor:
     """Return the `reconstruction` of V views (..., P_v), summed with the weights `shares` (..., V); shape (...).
 
     Outputs are V tensors, or one (V, ...), as wide as the views or wider. A share of 0 leaves a view out, whatever its
-    cells hold.
+    cells hold. `empty` are cells (..., P_v) to leave out, None for a view without any.
     """
+    empty = [None] * len(views) if empty is None else empty
     if isinstance(outputs, Tensor):
-        if outputs.ndim == 3 and _has_kernel(outputs, views):
+        whole = all(cells is None for cells in empty)
+        if outputs.ndim == 3 and whole and _has_kernel(outputs, views):
             return (_misfits(outputs, shares > 0, likelihoods, views) * shares).sum(-1)
         outputs = outputs.unbind()
     losses = [
         reconstruction(view, output, shares[..., v] > 0, likelihood)
-        for v, (view, output, likelihood) in enumerate(zip(views, outputs, likelihoods, strict=True))
+        if cells is None
+        else reconstruction_of_cells(view, output, shares[..., v] > 0, likelihood, cells)
+        for v, (view, output, likelihood, cells) in enumerate(zip(views, outputs, likelihoods, empty, strict=True))
     ]
     return (torch.stack(losses, dim=-1) * shares).sum(-1)
 

@@ -26,6 +26,7 @@ from acova.functional import (
     optimal_log_responsibilities,
     product_of_experts,
     reconstruction,
+    reconstruction_of_cells,
     reparameterise,
     total_reconstruction,
     weighted_average,
@@ -71,6 +72,9 @@ class MultiViewVAE(ClusteringNetwork):
         Weight of the evidence bound.
     temperature : float
         By how much the log probabilities of clusters are divided after training.
+    marks : sequence of bool, optional
+        The views whose tensors (N, 2P_v) hold, after the values, 1 where a cell is empty and 0 elsewhere. The encoder
+        takes both; empty cells are not reconstructed.
     generator : torch.Generator, optional
         Draws the initial weights (default: torch's global generator).
     """
@@ -98,6 +102,7 @@ class MultiViewVAE(ClusteringNetwork):
         fusion: str = "correlated",
         elbo_weight: float = 1.0,
         temperature: float = 1.0,
+        marks: Sequence[bool] = (),
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -110,9 +115,15 @@ class MultiViewVAE(ClusteringNetwork):
         self.missing: Missing = missing
         self.min_std = min_std
         sizes = list(view_sizes)
+        self.view_sizes, self.marks = tuple(sizes), tuple(marks) or (False,) * len(sizes)
+        marked = [size if has_marks else 0 for size, has_marks in zip(sizes, self.marks, strict=True)]
+        inputs = [size + more for size, more in zip(sizes, marked, strict=True)]
         weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes), dtype=torch.float32)
         self.register_buffer("reconstruction_weights", weights)
-        self.encoders = Perceptrons([sizes, *map(int, hidden), 2 * latent_dim], len(sizes), generator=generator)
+        # An encoder starts as one that takes completed views for observed ones, and learns what the marks mean.
+        self.encoders = Perceptrons(
+            [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=marked, generator=generator
+        )
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes), generator=generator)
         self.prior = self._new_prior(n_clusters, latent_dim)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
@@ -217,9 +228,13 @@ class MultiViewVAE(ClusteringNetwork):
         """
         shares = batch.observed.to(self.reconstruction_weights.dtype)
         parts, _ = self._objective(batch, noise, shares)
-        sizes = [view.shape[1] for view in batch.views]
-        constants = [log_constant(kind, size) for kind, size in zip(self.likelihoods, sizes, strict=True)]
-        return {"score": shares @ shares.new_tensor(constants) - parts.negative_elbo()}
+        pairs = zip(self.likelihoods, self.view_sizes, strict=True)
+        constants = shares.new_tensor([log_constant(kind, size) for kind, size in pairs])
+        present = shares.clone()
+        for v, empty in enumerate(self._cells(batch.views)[1]):
+            if empty is not None:
+                present[:, v] *= 1 - empty.to(present.dtype).mean(-1)
+        return {"score": present @ constants - parts.negative_elbo()}
 
     def _objective(self, batch: Batch, noise: Tensor, shares: Tensor) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
@@ -227,7 +242,7 @@ class MultiViewVAE(ClusteringNetwork):
         estimates, fused = self._encode_and_fuse(batch.views, observed)
         decoded = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(decoded) as decoding:
-            reconstruction = self._reconstruction(batch.decoded, decoded, shares)
+            reconstruction = self._reconstruction(batch, decoded, shares)
         prior = self.prior()
         if self.assignment == "exact":
             log_resp = optimal_log_responsibilities(fused.mean, fused.variance, *prior)
@@ -255,13 +270,21 @@ class MultiViewVAE(ClusteringNetwork):
         """Return the factor (N, V) of every reconstruction in training."""
         return torch.where(observed, self.reconstruction_weights, fill_weight * self.reconstruction_weights)
 
-    def _reconstruction(self, targets: Sequence[Tensor], latent: Tensor, shares: Tensor) -> Tensor:
+    def _cells(self, views: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return the values of the views (N, P_v), and which of them are empty cells; None where none is marked."""
+        parts = list(zip(views, self.view_sizes, self.marks, strict=True))
+        values = [view[..., :size] if marked else view for view, size, marked in parts]
+        return values, [view[..., size:] > 0 if marked else None for view, size, marked in parts]
+
+    def _reconstruction(self, batch: Batch, latent: Tensor, shares: Tensor) -> Tensor:
         """Return how far views are from what a latent (N, D) is decoded to, summed with their shares (N, V); (N,)."""
+        values, empty = self._cells(batch.views)
+        targets = batch.targets or values
         latents = [latent] * len(targets)
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
         outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
-        return total_reconstruction(targets, outputs, shares, self.likelihoods)
+        return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
 
     def loss(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample; `fill_weight` as for `objective`."""
@@ -276,7 +299,7 @@ class MultiViewVAE(ClusteringNetwork):
         estimates, fused = self._encode_and_fuse(batch.views, observed)
         latent = reparameterise(fused.mean, fused.variance, noise[:, 0])
         with kernels.beside(latent) as decoding:
-            reconstruction = self._reconstruction(batch.decoded, latent, self._shares(observed, fill_weight))
+            reconstruction = self._reconstruction(batch, latent, self._shares(observed, fill_weight))
         zero, one = torch.zeros_like(fused.mean), torch.ones_like(fused.mean)
         kl_z = kl_diagonal(fused.mean, fused.variance, zero, one)
         aligned = alignment(fused, *estimates, observed)
@@ -296,7 +319,9 @@ class MultiViewVAE(ClusteringNetwork):
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
         errors = [
             reconstruction(view, output, seen, "gaussian") / view.shape[1]
-            for view, output, seen in zip(views, outputs, observed.unbind(1), strict=True)
+            if empty is None
+            else reconstruction_of_cells(view, output, seen, "gaussian", empty) / view.shape[1]
+            for view, empty, output, seen in zip(*self._cells(views), outputs, observed.unbind(1), strict=True)
         ]
         total = torch.stack(errors).sum(0)
         return {"total": total, "reconstruction": total}

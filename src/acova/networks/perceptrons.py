@@ -38,6 +38,8 @@ class Perceptrons(nn.Module):
     n_views : int
     xavier : bool
         Weights start normal with the variance 2/(inputs + outputs); else uniform, as torch's own layers.
+    silent : sequence of V int, optional
+        How many of each view's inputs, the last ones, start with weights of zero.
     generator : torch.Generator, optional
         Draws the initial weights (default: torch's global generator).
 
@@ -54,13 +56,22 @@ class Perceptrons(nn.Module):
         n_views: int,
         *,
         xavier: bool = False,
+        silent: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        silent = [0] * n_views if silent is None else silent
         per_view = [[width] * n_views if isinstance(width, int) else list(width) for width in widths]
         self.outputs = per_view[-1]
         self.layers = nn.ModuleList(
-            _Layer(before, after, relu=number + 2 < len(per_view), xavier=xavier, generator=generator)
+            _Layer(
+                before,
+                after,
+                relu=number + 2 < len(per_view),
+                xavier=xavier,
+                silent=[0] * n_views if number else silent,
+                generator=generator,
+            )
             for number, (before, after) in enumerate(pairwise(per_view))
         )
 
@@ -166,11 +177,12 @@ class _Layer(nn.Module):
         *,
         relu: bool,
         xavier: bool,
+        silent: Sequence[int],
         generator: torch.Generator | None,
     ) -> None:
         super().__init__()
         self.relu = relu
-        pairs = [_start(before, after, xavier, generator) for before, after in zip(inputs, outputs, strict=True)]
+        pairs = [_start(*widths, xavier, generator) for widths in zip(inputs, silent, outputs, strict=True)]
         self.stacked = len({weight.shape for weight, _ in pairs}) == 1
         if self.stacked:
             self.weight = nn.Parameter(torch.stack([weight for weight, _ in pairs]))
@@ -191,10 +203,16 @@ class _Layer(nn.Module):
         return _affine(_padded(stack, self.weight), self.weight, self.bias, self.relu, self.rounded)
 
 
-def _start(inputs: int, outputs: int, xavier: bool, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Return weight and bias, as torch's own linear layer starts or the weight by Xavier, zero in the units added."""
+def _start(
+    inputs: int, silent: int, outputs: int, xavier: bool, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Return weight and bias, as torch's own linear layer starts or the weight by Xavier, zero in the units added.
+
+    The weights of the last inputs, the `silent` ones, are zero, and the others as if these were not there.
+    """
+    spare = silent + -inputs % _ALIGNMENT, -outputs % _ALIGNMENT
+    inputs -= silent
     bound = 1 / math.sqrt(inputs)
-    spare = -inputs % _ALIGNMENT, -outputs % _ALIGNMENT
     weight, bias = (torch.empty(shape, dtype=torch.float32) for shape in ((inputs, outputs), (outputs,)))
     weight.uniform_(-bound, bound, generator=generator)
     if xavier:

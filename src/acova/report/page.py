@@ -120,8 +120,16 @@ def _is_report(path: Path) -> bool:
 def _views(model: Any) -> list[dict[str, Any]]:
     counts = model.summary_.counts @ model.summary_.patterns
     total = model.summary_.counts.sum()
+    empty = model.empty_cells_
     return [
-        {"name": name, "features": size, "count": int(count), "share": float(count / total)}
+        {
+            "name": name,
+            "features": size,
+            "count": int(count),
+            "share": float(count / total),
+            "empty": empty.get(name, 0),
+            "empty_share": empty.get(name, 0) / max(int(count) * size, 1),
+        }
         for name, size, count in zip(model.view_names_, model.view_sizes_, counts, strict=True)
     ]
 

@@ -35,10 +35,13 @@ def learn_scaling(views: Views | StoredViews, kinds: tuple[str, ...]) -> Scaling
     return scaling
 
 
-def scaled(views: Views, scaling: Scaling) -> list[NDArray[np.float32]]:
-    """Return the scaled views, or raise `DataError` for a cell that leaves the range of 32-bit numbers."""
+def scaled(views: Views, scaling: Scaling, *, alone: bool = False) -> list[NDArray[np.float32]]:
+    """Return the scaled views, or raise `DataError` for a cell that leaves the range of 32-bit numbers.
+
+    `alone` is that of `Scaling.transform`.
+    """
     with overflow_allowed():
-        arrays = scaling.transform(views)
+        arrays = scaling.transform(views, alone=alone)
     for v, array in enumerate(arrays):
         finite = np.isfinite(array)
         if not finite.all():
@@ -71,6 +74,6 @@ def _largest(views: Views | StoredViews, v: int, column: int) -> str:
     """Say where the largest value of a column is; views on disk are not read again for it."""
     if isinstance(views, StoredViews):
         return ""
-    cells = np.where(views.observed[:, v], np.abs(views.arrays[v][:, column]), -1.0)
+    cells = np.nan_to_num(np.abs(views.arrays[v][:, column]), nan=-1.0, posinf=np.inf)
     row = int(cells.argmax())
     return f" holds {views.arrays[v][row, column]:g} in sample {views.index[[row]].tolist()[0]!r}"

@@ -216,9 +216,15 @@ def trained_objective(
 
 
 def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:
-    """Return scaled views, zero where hidden, on a device."""
-    arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
-    return Batch(arrays, torch.from_numpy(views.observed).to(device))
+    """Return scaled views, zero where hidden, on a device; views whose empty cells are marked with their marks."""
+    arrays = scaled(views, scaling)
+    for v, marked in enumerate(scaling.marks):
+        if marked:
+            empty = views.empty[v]
+            marks = np.zeros_like(arrays[v]) if empty is None else empty.astype(np.float32)
+            arrays[v] = np.concatenate([arrays[v], marks], axis=1)
+    tensors = [torch.from_numpy(array).to(device) for array in arrays]
+    return Batch(tensors, torch.from_numpy(views.observed).to(device))
 
 
 def batch_between(views: Views | StoredViews, scaling: Scaling, start: int, stop: int, device: torch.device) -> Batch:

@@ -73,7 +73,7 @@ def influence_of_views(
     """
     some, rows = spread_samples(views)
     labels = np.asarray(labels[rows])
-    tables = [table.astype(np.float64) for table in scaled(some, scaling)]
+    tables = [table.astype(np.float64) for table in scaled(some, scaling, alone=True)]
     with single_threaded():
         seen = some.observed.T
         support = np.array(

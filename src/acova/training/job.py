@@ -114,6 +114,8 @@ class Job:
     streams : Streams
     data : FitData
         The same object for all runs of a fit.
+    marks : tuple of V bool, or empty
+        The views of which the network is told the empty cells.
     """
 
     method: "Method"
@@ -123,6 +125,13 @@ class Job:
     n_samples: int
     streams: Streams
     data: FitData
+    marks: tuple[bool, ...] = ()
+
+    @property
+    def input_sizes(self) -> tuple[int, ...]:
+        """Widths of the views' tensors: with marks, an indicator of the empty cells follows the values."""
+        marks = self.marks or (False,) * len(self.sizes)
+        return tuple(size * (2 if marked else 1) for size, marked in zip(self.sizes, marks, strict=True))
 
     @property
     def device(self) -> torch.device:

@@ -87,6 +87,9 @@ class Method:
         Number of views that the method needs.
     complete_only : bool
         Whether only samples that have all views are trained on.
+    marks_empty_cells : bool
+        Whether its networks take, after the values of a view with empty cells, which cells these are. Without it they
+        take completed views for observed ones.
     """
 
     epochs: tuple[str, ...] = ("pretrain_epochs", "epochs")
@@ -94,6 +97,7 @@ class Method:
     one_process: bool = False
     least_views: int = 1
     complete_only: bool = False
+    marks_empty_cells: bool = False
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings suited to the data, or raise where the method cannot learn from them.

@@ -45,6 +45,7 @@ class Variational(Method):
     fusion: str = "correlated"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
+    marks_empty_cells = True
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""
@@ -91,7 +92,8 @@ class Variational(Method):
         if trust is not None:
             links_all = graph is not None and len(graph.rows) == len(views)
             nearby = graph if links_all else shared_graph(views, scaling, trust, settings.n_clusters, len(views))
-        whole = whole._replace(targets=_targets(settings, whole, variances.tolist(), nearby))
+        values = whole._replace(views=[view[:, :size] for view, size in zip(whole.views, views.sizes, strict=True)])
+        whole = whole._replace(targets=_targets(settings, values, variances.tolist(), nearby))
         data = replace(shared_data(whole, processes), **found)
         if settings.cluster_start == "neighbors":
             return replace(data, variances=variances)
@@ -127,6 +129,7 @@ class Variational(Method):
             fusion=self.fusion,
             elbo_weight=settings.elbo_weight,
             temperature=starting_temperature(settings),
+            marks=job.marks,
             generator=generator(job.streams.integer("weights")),
         )
 

@@ -97,7 +97,7 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
     """Stack the runs' data; data that all runs share stay single."""
     first = jobs[0]
     if first.data.read is not None:
-        return StreamedData(first.data.read, first.n_samples, first.sizes, first.device, processes=processes)
+        return StreamedData(first.data.read, first.n_samples, first.input_sizes, first.device, processes=processes)
     distinct = {id(job.data): job.data.batch() for job in jobs}
     places = list(distinct)
     batches = distinct.values()

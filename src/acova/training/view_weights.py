@@ -40,7 +40,7 @@ def trusted_views(
         weights = given_weights(settings.who, settings.view_weights, views.names)
         return known, None if by_word else weights
     some, _ = spread_samples(views, views.n_samples)
-    tables = [table.astype(np.float64) for table in scaled(some, scaling)]
+    tables = [table.astype(np.float64) for table in scaled(some, scaling, alone=True)]
     with single_threaded():
         agreement = view_agreement(tables, some.observed, settings.n_clusters)
         return agreement, agreement_weights(agreement, tables, some.observed, settings.n_clusters)

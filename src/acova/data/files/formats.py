@@ -98,7 +98,15 @@ class Contents:
         parts = _without(tables, reading.drop, strict="drop" not in reading.remembered)
         if reading.holes == "hide":
             parts = {name: _hidden(part) for name, part in parts.items()}
-        return replace(self, parts=parts, labels=labels, observed=observed, matches=matches)
+        cleaned = replace(self, parts=parts, labels=labels, observed=observed, matches=matches)
+        if reading.holes == "refuse":
+            cleaned.refuse_empty_cells()
+        return cleaned
+
+    def refuse_empty_cells(self) -> None:
+        """Raise `DataError` for a row that has empty cells beside others."""
+        for name, part in self.parts.items():
+            _refuse_holes(name, part)
 
 
 def read_views(
@@ -110,7 +118,7 @@ def read_views(
     id_column: str | Sequence[str] = (),
     transpose: str | Sequence[str] = (),
     match_ids: str = "exactly",
-    holes: str = "refuse",
+    holes: str = "keep",
     layer: str | None = None,
 ) -> Dataset:
     """Read a multi-view data set from disk.
@@ -156,9 +164,9 @@ def read_views(
         Whether names of samples that differ only in blanks and capitals are one sample. They get the spelling of the
         first view that has them, without blanks at its ends; ``matches`` of the result says which were changed. Two
         such names in one view are an error.
-    holes : {"refuse", "hide"}
-        What to do with a row that has single empty cells among its numbers: an error, or take the whole view as
-        missing for that sample.
+    holes : {"keep", "hide", "refuse"}
+        What to do with a row that has single empty cells: leave these cells out, take the whole view as missing for
+        that sample, or raise an error.
     layer : str, optional
         The layer of a ``.h5ad`` or ``.h5mu`` file to read in the place of ``X``.
 
@@ -267,12 +275,30 @@ def _without(parts: Mapping[str, Any], drop: Sequence[str], *, strict: bool) -> 
     return kept
 
 
+def _refuse_holes(name: str, part: Any) -> None:
+    """Raise `DataError` for a row that has empty cells beside others; large sparse matrices have none."""
+    if isinstance(part, SparseTable):
+        return
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
+    empty = frame.isna().to_numpy()
+    rows = empty.any(axis=1) & ~empty.all(axis=1)
+    if rows.any():
+        row = int(rows.argmax())
+        msg = (
+            f"View {name!r} has an empty cell in sample {frame.index.tolist()[row]!r}, column "
+            f"{str(frame.columns[empty[row].argmax()])!r} ({int(rows.sum())} such samples), which holes='refuse' does "
+            "not allow. Fill the cells, leave them out (holes='keep', --holes keep), or take the view as missing there "
+            "(holes='hide', --holes hide)."
+        )
+        raise DataError(msg)
+
+
 def _hidden(part: Any) -> Any:
-    """Empty the rows that have an empty cell among their numbers; large sparse matrices are left as they are."""
+    """Empty the rows that have an empty cell; large sparse matrices are left as they are."""
     if isinstance(part, SparseTable):
         return part
     frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame(part)
-    holes = frame.select_dtypes("number").isna().any(axis=1)
+    holes = frame.isna().any(axis=1)
     if not holes.any():
         return part
     emptied = frame.astype(object).where(~holes, None).infer_objects()

@@ -16,6 +16,8 @@ from acova.data.matching import loosely, match_loosely
 from acova.data.sparse import SparseTable
 
 MATCHES = ("exactly", "loosely")
+HOLES = ("keep", "hide", "refuse")
+"""What to do with rows that have single empty cells."""
 _BESIDE = ("labels", "observed")
 _NAMELESS = re.compile(r"Unnamed: [0-9]+")
 
@@ -29,7 +31,7 @@ class Reading:
     id_column: tuple[str, ...] = ()
     transpose: tuple[str, ...] = ()
     match_ids: str = "exactly"
-    holes: str = "refuse"
+    holes: str = "keep"
     layer: str | None = None
     remembered: tuple[str, ...] = ()
     """Which of these words come from a fit on other data: they may name what is not there."""
@@ -38,7 +40,7 @@ class Reading:
     def of(cls, who: str, **words: Any) -> Self:
         """Return the words of a user as they are kept: a single one where several may stand becomes a tuple."""
         check_choice(who, "match_ids", words.get("match_ids", "exactly"), MATCHES)
-        check_choice(who, "holes", words.get("holes", "refuse"), ("refuse", "hide"))
+        check_choice(who, "holes", words.get("holes", "keep"), HOLES)
         for name, value in words.items():
             if name not in ("match_ids", "holes", "layer"):
                 words[name] = _listed(who, name, value)

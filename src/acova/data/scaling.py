@@ -33,11 +33,14 @@ class Scaling:
     centers, scales : tuple of arrays of shape (n_features_of_view,)
     unit_rows : tuple of bool
         Whether every row x of the view is brought to length 1 first.
+    totals : tuple of float
+        What the sum of every row is brought to first, and log(1 + x) taken; 0 for views that are no counts.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
+    totals: tuple[float, ...] = ()
 
     @classmethod
     def fit(
@@ -48,22 +51,25 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "range", "cosine", "auto", "unit", "unit_view", "none" per view
+        kinds : one of "zscore", "range", "cosine", "counts", "auto", "unit", "unit_view", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
             ``"range"``: one mean and one range for the whole view; ``"cosine"``: every row to length 1, every feature
-            to mean 0, and the mean of their variances to 1; ``"auto"``: the range where at least half of the features
+            to mean 0, and the mean of their variances to 1; ``"counts"``: every row to the mean of the rows' sums, then
+            log(1 + x), then the z-score; ``"auto"``: the range where at least half of the features
             span nine tenths of it and values are common at its ends, as with pixels, ratings and zeros and ones; the
             cosine where at least four fifths of the cells are zero, as in counts of words; else the z-score;
             ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
             its least and its largest value; ``"none"``: as is.
         features : sequence of V Features, optional
-            What `features_of` said of the views, for the kind "auto", if it is known already.
+            What `features_of` said of the views, for the kinds "auto" and "counts", if it is known already.
         """
         for kind in kinds:
             check_choice("Scaling", "kind", kind, SCALINGS)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
+        if features is None and "counts" in kinds:
+            features = features_of(views)
         for learner, known in zip(learners, features or (), strict=False):
-            if isinstance(learner, _ByKind):
+            if isinstance(learner, _ByKind | _ByCounts):
                 learner.know(known)
         if any(kind != "none" for kind in kinds):
             for v, rows in _observed_rows(views):
@@ -83,6 +89,8 @@ class Scaling:
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
+        if self.totals and self.totals[v]:
+            return log_counts(rows, self.totals[v])
         return _unit(rows) if self.unit_rows[v] else rows
 
 
@@ -108,17 +116,21 @@ class Features:
         The smallest and the largest value; infinities where there is no row.
     moments : StandardScaler
         Means and variances.
+    whole : array of bool, shape (n_features,)
+        Whether all values are whole numbers.
     """
 
     def __init__(self, size: int) -> None:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.moments = StandardScaler()
+        self.whole = np.ones(size, dtype=bool)
         self._rows, self._present = 0, np.zeros(size, dtype=np.int64)
 
     def add(self, rows: FloatArray) -> None:
         """Take more rows into account."""
         self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
         self.moments.partial_fit(rows.astype(np.float64, copy=False))
+        self.whole[self.whole] = (rows[:, self.whole] % 1 == 0).all(axis=0)
         self._rows += len(rows)
         self._present += np.count_nonzero(rows, axis=0)
 
@@ -179,10 +191,23 @@ def _unit(rows: FloatArray) -> NDArray[np.float64]:
     return rows / np.where(lengths > 0, lengths, 1.0)
 
 
+def equal_totals(rows: FloatArray, total: float) -> NDArray[np.float64]:
+    """Return rows brought to the same sum; zeros stay zeros."""
+    rows = rows.astype(np.float64, copy=False)
+    sums = rows.sum(axis=1, keepdims=True)
+    return rows * (total / np.where(sums > 0, sums, 1.0))
+
+
+def log_counts(rows: FloatArray, total: float) -> NDArray[np.float64]:
+    """Return log(1 + x) of rows brought to the same sum."""
+    return np.log1p(equal_totals(rows, total))
+
+
 class _Map(NamedTuple):
     center: NDArray[np.float64]
     scale: NDArray[np.float64]
     unit_rows: bool = False
+    total: float = 0.0
 
 
 class _Learner(Protocol):
@@ -267,6 +292,32 @@ class _ByDirection:
         return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
 
 
+class _ByCounts:
+    def __init__(self, size: int) -> None:
+        self._scaler, self._total = StandardScaler(), 0.0
+        self._features: Features | None = None
+
+    def know(self, features: Features) -> None:
+        """Take the mean of the rows' sums from what is known of the features."""
+        self._features = features
+        if hasattr(features.moments, "mean_"):
+            self._total = float(features.moments.mean_.sum()) or 1.0
+
+    def add(self, rows: FloatArray) -> None:
+        if self._features is not None and self._features.low.min() >= 0:
+            self._scaler.partial_fit(log_counts(rows, self._total))
+
+    def result(self, name: str) -> _Map:
+        if self._features is not None and self._features.low.min() < 0:
+            msg = (
+                f"Scaling: view {name!r} holds {self._features.low.min():g}, but standardize='counts' takes the "
+                "logarithm of counts, which are not negative; give raw counts, or use standardize='zscore'."
+            )
+            raise DataError(msg)
+        _check_seen(name, hasattr(self._scaler, "mean_"))
+        return _Map(self._scaler.mean_, self._scaler.scale_, total=self._total)
+
+
 class _ByKind:
     def __init__(self, size: int) -> None:
         self._features, self._by_view, self._by_direction = Features(size), _ByView(size), _ByDirection(size)
@@ -298,6 +349,7 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "zscore": _ByFeature,
     "range": _ByView,
     "cosine": _ByDirection,
+    "counts": _ByCounts,
     "auto": _ByKind,
     "unit": _ByFeatureRange,
     "unit_view": _ByViewFromItsLeast,

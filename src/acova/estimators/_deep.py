@@ -21,7 +21,7 @@ from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._settings import NESTED, plain, training_parameters
-from acova.estimators._validation import check_likelihoods, scaling_kinds
+from acova.estimators._validation import blocks_of_categories, check_likelihoods, check_new_views, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
@@ -45,6 +45,7 @@ from acova.training.method import Method
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.schedule import train_runs
+from acova.training.spreads import fit_spreads
 
 _TABLE_ROWS = 65536
 _CHECKPOINT_EVERY = 10
@@ -158,14 +159,15 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
-            self._likelihoods, features = check_likelihoods(settings, views)
+            self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
         self._scaling = learn_scaling(views, kinds, features)
         self.seed_ = processes.agree(self._seed())
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
+        blocks = tuple(blocks_of_categories(views, v) for v in range(views.n_views))
         jobs = [
-            Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data)
+            Job(method, settings, self._likelihoods, views.sizes, len(views), streams.child("run", run), data, blocks)
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes)
@@ -247,6 +249,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
                 "standardize=True, lower learning_rate, or look for extreme values in the data."
             )
             raise TrainingError(msg)
+        fit_spreads([run.network for run in runs], self._scaling, views, self._likelihoods, processes)
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if prepared.settings.consensus and len(runs) > 1:
@@ -334,6 +337,17 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     # --- using what was learned -----------------------------------------------------------------
 
+    @property
+    def likelihoods_(self) -> dict[str, str]:
+        """The likelihood of each view, by its name."""
+        check_is_fitted(self, "labels_")
+        return dict(zip(self.view_names_, self._likelihoods, strict=True))
+
+    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
+        views = super()._views_to_predict(X, observed)
+        check_new_views(type(self).__name__, self._likelihoods, views)
+        return views
+
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the most probable cluster of each sample, which needs only one of its views."""
         return self._infer(X, observed).labels
@@ -357,10 +371,11 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
         """Return the mean evidence lower bound of the samples' observed views, after scaling, in nats per sample.
 
-        The model is the mixture prior and the decoders: Gaussian features with variance 1/2, Laplace features with
-        scale 1, Bernoulli features, each with its constant. Every feature counts once, whatever weight the recipe gave
-        it in training, and the alignment does not count. The posterior is the fused one. Cross-entropies of values
-        between 0 and 1 have no constant, and with them the score is a bound of no density.
+        The model is the mixture prior and the decoders with the likelihood of each view (`likelihoods_`), each with its
+        constant: Gaussian features have variance 1/2 and Laplace features scale 1 where no spread is learned. Every
+        feature counts once, whatever weight the recipe gave it in training, and the alignment does not count. The
+        posterior is the fused one. Cross-entropies of values between 0 and 1 have no constant, and with them the score
+        is a bound of no density.
 
         Compare scores on the same samples with the same scaling alone: a sample with more views has a lower one. The
         expectation over the latent vector is an average over draws (4 for small data) from a stream of the model's own
@@ -369,7 +384,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         views, network = self._views_to_predict(X, observed), self.network_
 
         def samples(start: int, stop: int) -> Batch:
-            return batch_of(views.read(start, stop), self._scaling, device_of(network))
+            return batch_of(views.read(start, stop), self._scaling, device_of(network), self._likelihoods)
 
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]

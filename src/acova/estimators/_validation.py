@@ -1,6 +1,7 @@
 """Settings that the data must allow: likelihoods and scalings of the views, and settings given per view."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,48 +10,92 @@ from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
 from acova.data.scaling import TO_UNIT, Features, features_of
-from acova.functional import LIKELIHOODS
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text
 from acova.training.job import Settings
 
 
-def check_likelihoods(settings: Settings, views: Views | StoredViews) -> tuple[tuple[str, ...], list[Features] | None]:
-    """Return the likelihood of each view, or raise where its data do not allow it; and its features if they tell."""
+def check_likelihoods(
+    settings: Settings, views: Views | StoredViews, known: Sequence[str]
+) -> tuple[tuple[str, ...], list[Features] | None]:
+    """Return the likelihood of each view, or raise where its data do not allow it; and its features if they tell.
+
+    `known` are the likelihoods that the method has.
+    """
     who = settings.who
     likelihoods = per_view(who, "likelihood", settings.get("likelihood", "gaussian"), views.names)
     for likelihood in likelihoods:
-        check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
-    if not {"bernoulli", "auto"} & set(likelihoods):
+        check_choice(who, "likelihood", likelihood, (*known, "auto"))
+    if all(likelihood != "auto" and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
         return likelihoods, None
-    to_unit, features = settings.standardize in TO_UNIT, features_of(views)
-    pairs = enumerate(zip(likelihoods, features, strict=True))
-    return tuple(_likelihood_of(who, views, v, kind, to_unit, of_view) for v, (kind, of_view) in pairs), features
+    features = features_of(views)
+    chosen = tuple(
+        _default_for(of_view) if likelihood == "auto" else likelihood
+        for likelihood, of_view in zip(likelihoods, features, strict=True)
+    )
+    to_unit = settings.standardize in TO_UNIT
+    check_views(who, ["gaussian" if to_unit and name == "bernoulli" else name for name in chosen], views, features)
+    return chosen, features
 
 
-def _likelihood_of(
-    who: str, views: Views | StoredViews, v: int, likelihood: str, to_unit: bool, features: Features
-) -> str:
-    """Return the likelihood of a view with these features, which are or are not scaled to [0, 1]."""
-    least, most = features.low.min(), features.high.max()
-    if likelihood == "auto":
-        return "bernoulli" if 0 <= least <= most <= 1 and features.share_a_scale() else "gaussian"
-    if likelihood == "bernoulli" and not to_unit and (least < 0 or most > 1):
-        column = int(np.maximum(features.high - 1, -features.low).argmax())
-        msg = (
-            f"{who}: {column_text(views, v, column)} has values from {features.low[column]:g} to "
-            f"{features.high[column]:g}, but the Bernoulli likelihood needs values in [0, 1]; use "
-            "standardize='unit_view' (or 'unit', feature by feature), or likelihood='gaussian' for it."
-        )
-        raise DataError(msg)
-    return likelihood
+def _default_for(features: Features) -> str:
+    """Return the likelihood that "auto" chooses for a view with these features."""
+    within = 0 <= features.low.min() <= features.high.max() <= 1
+    return "bernoulli" if within and features.share_a_scale() else "gaussian"
+
+
+def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews, features: Sequence[Features]) -> None:
+    """Raise `DataError` for a view that cannot have its likelihood."""
+    for v, (name, of_view) in enumerate(zip(likelihoods, features, strict=True)):
+        where = partial(column_text, views, v)
+        why = LIKELIHOODS[name].check(of_view, where)
+        if why is None and name == "categorical" and not blocks_of_categories(views, v):
+            why = (
+                f"view {views.names[v]!r} has columns of numbers, but the categorical likelihood is for columns of "
+                "text or categories alone; give the numbers in a view of their own, or use likelihood='gaussian'."
+            )
+        if why is not None:
+            msg = f"{who}: {why}"
+            raise DataError(msg)
+
+
+def check_new_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews) -> None:
+    """Raise `DataError` for new samples with negative counts; whole numbers are not asked for."""
+    strict = [LIKELIHOODS[name].scaling == "counts" for name in likelihoods]
+    if not any(strict):
+        return
+    for v, of_view in enumerate(features_of(views)):
+        column = int(of_view.low.argmin())
+        if strict[v] and of_view.low[column] < 0:
+            msg = (
+                f"{who}: {column_text(views, v, column)} has values down to {of_view.low[column]:g}, but the model was "
+                f"fitted on counts (likelihood {likelihoods[v]!r}), which are not negative; give counts here, too."
+            )
+            raise DataError(msg)
+
+
+def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:
+    """Return how many columns each column of a view of categories alone became; empty for other views."""
+    categories = getattr(views, "categories", None)  # views on disk hold numbers only
+    return block_sizes(categories[v], views.sizes[v]) if categories else ()
+
+
+def block_sizes(categories: Any, size: int) -> tuple[int, ...]:
+    """Return the numbers of categories of a view's columns if they make up all of its features, else nothing."""
+    blocks = tuple(len(found) for found in categories.values())
+    return blocks if sum(blocks) == size else ()
 
 
 def scaling_kinds(who: str, kind: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:
-    """Return how each view is scaled; Bernoulli views stay as they are, unless all are brought to [0, 1]."""
+    """Return how each view is scaled: as its likelihood wants, else as asked for.
+
+    Bernoulli views stay as they are, unless all are brought to [0, 1].
+    """
     if isinstance(kind, bool | np.bool_):
         kind = "zscore" if kind else "none"
     check_choice(who, "standardize", kind, SCALINGS, "True or False")
-    return tuple("none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for likelihood in likelihoods)
+    own = (None if name == "bernoulli" and kind in TO_UNIT else LIKELIHOODS[name].scaling for name in likelihoods)
+    return tuple(kind if scaling is None else scaling for scaling in own)
 
 
 def per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:

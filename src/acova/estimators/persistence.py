@@ -15,7 +15,8 @@ from acova.data import Scaling, Summary
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
 from acova.estimators._settings import other_than_default, setting_parameters
-from acova.functional import LIKELIHOODS
+from acova.estimators._validation import block_sizes
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.consensus import Ensemble
 from acova.training.job import FitData, Job
 from acova.training.reading import Config, array_of, checked_array, load_array, load_run, load_weights
@@ -76,6 +77,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
         **entries,
         "unit_rows": model._scaling.unit_rows,
+        "totals": model._scaling.totals,
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -123,7 +125,8 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     sizes = model.view_sizes_
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
-    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)))
+    unit_rows, totals = config.unit_rows or [False] * len(sizes), config.totals or [0.0] * len(sizes)
+    model._scaling = Scaling(centers, scales, tuple(unit_rows), tuple(totals))
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
     model._unpack(tensors, config.rest)
     return model
@@ -147,6 +150,8 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
             _check_length("_columns of a view", columns, size)
     if config.unit_rows is not None:
         _check_length("unit_rows", config.unit_rows, len(names))
+    if config.totals is not None:
+        _check_length("totals", config.totals, len(names))
     likelihoods = getattr(model, "_likelihoods", None)
     if likelihoods is not None:
         _check_length("_likelihoods", likelihoods, len(names))
@@ -228,7 +233,9 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         raise ValueError(msg)
     streams, data = Streams(model.seed_), FitData(torch.device("cpu"))
     n_samples = int(model.summary_.counts.sum())
-    job = Job(model.method, model._settings, model._likelihoods, model.view_sizes_, n_samples, streams, data)
+    categories = [model.categories_.get(name, {}) for name in model.view_names_]
+    blocks = tuple(block_sizes(found, size) for found, size in zip(categories, model.view_sizes_, strict=True))
+    job = Job(model.method, model._settings, model._likelihoods, model.view_sizes_, n_samples, streams, data, blocks)
     networks: list[Any] = []
     for run in range(len(orders)):
         network = job.network()

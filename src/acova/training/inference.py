@@ -22,6 +22,7 @@ from acova.engine.parallel import multiplications
 from acova.engine.runtime import computation
 from acova.functional import Batch, Fused
 from acova.networks.base import ClusteringNetwork
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.consensus import Ensemble, match_runs, overlaps
 from acova.training.extremes import refusal, scaled
 
@@ -193,10 +194,16 @@ def mean_objective(
     return dict(zip(sums, totals.tolist(), strict=True))
 
 
-def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:
-    """Return scaled views, zero where hidden, on a device."""
+def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: Sequence[str] = ()) -> Batch:
+    """Return scaled views, zero where hidden, on a device; and as targets those whose likelihood is of the data."""
     arrays = [torch.from_numpy(array).to(device) for array in scaled(views, scaling)]
-    return Batch(arrays, torch.from_numpy(views.observed).to(device))
+    batch = Batch(arrays, torch.from_numpy(views.observed).to(device))
+    of_data = [LIKELIHOODS[name].of_data for name in likelihoods]
+    if not any(of_data):
+        return batch
+    given = [np.where(seen[:, None], array, 0.0) for array, seen in zip(views.arrays, views.observed.T, strict=True)]
+    pairs = zip(given, arrays, of_data, strict=True)
+    return batch._replace(targets=[torch.from_numpy(rows).to(array) if raw else array for rows, array, raw in pairs])
 
 
 def device_of(network: ClusteringNetwork) -> torch.device:

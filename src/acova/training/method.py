@@ -17,7 +17,7 @@ from acova.data import Scaling, StoredViews, Views
 from acova.engine import Phase, RunData, Runs, StreamedData
 from acova.engine.distributed import Processes
 from acova.engine.runtime import resolve_device
-from acova.functional import Batch
+from acova.functional import LIKELIHOODS, Batch
 from acova.networks.base import ClusteringNetwork
 from acova.training.inference import CHUNK, batch_of
 from acova.training.job import FitData, Job, Settings
@@ -87,6 +87,8 @@ class Method:
         Number of views that the method needs.
     complete_only : bool
         Whether only samples that have all views are trained on.
+    likelihoods : tuple of str
+        The likelihoods that views may have.
     """
 
     epochs: tuple[str, ...] = ("pretrain_epochs", "epochs")
@@ -94,6 +96,7 @@ class Method:
     one_process: bool = False
     least_views: int = 1
     complete_only: bool = False
+    likelihoods: tuple[str, ...] = LIKELIHOODS
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings suited to the data, or raise where the method cannot learn from them.

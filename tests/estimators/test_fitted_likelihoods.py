@@ -190,7 +190,9 @@ def test_auto_goes_on_taking_counts_for_measurements(data):
 
 
 def test_new_samples_must_be_counts(data, model):
-    with pytest.raises(DataError, match=r"view 'rna', column 'c1' has values down to -3, but the model was fitted on"):
+    with pytest.raises(
+        DataError, match=r"View 'rna', column 'c1' holds -3 in sample 1, but the model was fitted on counts"
+    ):
         model.predict({"rna": data[0]["rna"].assign(c1=-3)})
     half = {"rna": data[0]["rna"] / 2}
     assert len(model.predict(half)) == len(half["rna"])

@@ -14,6 +14,7 @@ from acova.console import plain, plain_table
 from acova.data.files.formats import Contents, read_contents
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.inputs import as_float_array, split_views
+from acova.data.measurements import SUITED, measurements_of
 from acova.data.names import union
 from acova.data.views import Views, joined_views
 
@@ -30,7 +31,8 @@ class Inspection:
     """The result of `inspect_data`; ``rich.print`` shows it as tables."""
 
     views: pd.DataFrame
-    """One row per view: columns as given, features after encoding, samples that have it, their share."""
+    """One row per view: columns as given, features after encoding, samples that have it, their share, and what its
+    numbers look like: ``"counts"``, ``"shares"``, ``"categories"`` or ``""``."""
     patterns: "pd.Series[int]"
     """Number of samples by the set of views they have (index: one level per view, True = has it), commonest first."""
     findings: tuple[Finding, ...]
@@ -45,10 +47,13 @@ class Inspection:
 
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
         sizes = [
-            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            (
+                *(name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}"),
+                *(f"{row['observed']:.0%}", row["looks_like"]),
+            )
             for name, row in self.views.iterrows()
         ]
-        columns = ("view", "columns", "features", "samples", "observed")
+        columns = ("view", "columns", "features", "samples", "observed", "looks like")
         yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
@@ -61,6 +66,8 @@ class Inspection:
         yield plain_table((*names, "samples"), sets, title="Which views the samples have")
         if self.findings:
             yield self._remarks()
+        for word in sorted(set(self.views["looks_like"]) - {""}):
+            yield plain(f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it.")
         yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
 
     def _remarks(self) -> "RenderableType":
@@ -113,6 +120,7 @@ def inspect_data(X: Any, observed: Any = None, *, drop: Sequence[str] = (), hole
             "features": [np.nan] * len(frames) if views is None else list(views.sizes),
             "samples": present.sum().to_numpy(),
             "observed": present.mean().to_numpy(),
+            "looks_like": [""] * len(frames) if views is None else measurements_of(views),
         },
         index=list(frames),
     )

@@ -21,7 +21,7 @@ from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._settings import NESTED, plain, training_parameters
-from acova.estimators._validation import blocks_of_categories, check_likelihoods, check_new_views, scaling_kinds
+from acova.estimators._validation import blocks_of_categories, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
@@ -342,11 +342,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """The likelihood of each view, by its name."""
         check_is_fitted(self, "labels_")
         return dict(zip(self.view_names_, self._likelihoods, strict=True))
-
-    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
-        views = super()._views_to_predict(X, observed)
-        check_new_views(type(self).__name__, self._likelihoods, views)
-        return views
 
     def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
         """Return the most probable cluster of each sample, which needs only one of its views."""

@@ -9,6 +9,7 @@ import numpy as np
 from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
+from acova.data.categories import block_sizes
 from acova.data.scaling import TO_UNIT, Features, features_of
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text
@@ -59,31 +60,10 @@ def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews
             raise DataError(msg)
 
 
-def check_new_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews) -> None:
-    """Raise `DataError` for new samples with negative counts; whole numbers are not asked for."""
-    strict = [LIKELIHOODS[name].scaling == "counts" for name in likelihoods]
-    if not any(strict):
-        return
-    for v, of_view in enumerate(features_of(views)):
-        column = int(of_view.low.argmin())
-        if strict[v] and of_view.low[column] < 0:
-            msg = (
-                f"{who}: {column_text(views, v, column)} has values down to {of_view.low[column]:g}, but the model was "
-                f"fitted on counts (likelihood {likelihoods[v]!r}), which are not negative; give counts here, too."
-            )
-            raise DataError(msg)
-
-
 def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:
     """Return how many columns each column of a view of categories alone became; empty for other views."""
     categories = getattr(views, "categories", None)  # views on disk hold numbers only
     return block_sizes(categories[v], views.sizes[v]) if categories else ()
-
-
-def block_sizes(categories: Any, size: int) -> tuple[int, ...]:
-    """Return the numbers of categories of a view's columns if they make up all of its features, else nothing."""
-    blocks = tuple(len(found) for found in categories.values())
-    return blocks if sum(blocks) == size else ()
 
 
 def scaling_kinds(who: str, kind: Any, likelihoods: Sequence[str]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
+from acova.data.categories import block_sizes
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
 from acova.estimators._settings import other_than_default, setting_parameters
-from acova.estimators._validation import block_sizes
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.consensus import Ensemble
 from acova.training.job import FitData, Job

@@ -119,8 +119,12 @@ def _is_report(path: Path) -> bool:
 def _views(model: Any) -> list[dict[str, Any]]:
     counts = model.summary_.counts @ model.summary_.patterns
     total = model.summary_.counts.sum()
+    kinds = getattr(model, "likelihoods_", {})
     return [
-        {"name": name, "features": size, "count": int(count), "share": float(count / total)}
+        {
+            **{"name": name, "features": size, "count": int(count), "share": float(count / total)},
+            "likelihood": kinds.get(name, "").replace("_", " "),
+        }
         for name, size, count in zip(model.view_names_, model.view_sizes_, counts, strict=True)
     ]
 

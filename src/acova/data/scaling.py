@@ -1,7 +1,7 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from acova.base import DataError
 from acova.base.errors import check_choice
+from acova.data.covariates import Covariates, linear_effects
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -35,12 +36,18 @@ class Scaling:
         Whether every row x of the view is brought to length 1 first.
     totals : tuple of float
         What the sum of every row is brought to first, and log(1 + x) taken; 0 for views that are no counts.
+    covariates : Covariates or None
+        How covariates become numbers; with them, what they explain of the scaled features is taken off.
+    effects : tuple of arrays of shape (C, n_features_of_view)
+        By how much a scaled feature changes with the covariates.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
     totals: tuple[float, ...] = ()
+    covariates: Covariates | None = None
+    effects: tuple[NDArray[np.float64], ...] = ()
 
     @classmethod
     def fit(
@@ -75,15 +82,32 @@ class Scaling:
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
-        return cls(*zip(*maps, strict=True))
+        centers, scales, unit_rows, totals = zip(*maps, strict=True)
+        return cls(centers, scales, unit_rows, totals)
+
+    def adjusted(self, views: Views) -> "Scaling":
+        """Return the same with the effects of the covariates of these views, learned from observed rows."""
+        if views.covariates is None:
+            return self
+        covariates = Covariates.learn(views.covariates)
+        tables, encoded = replace(self, covariates=None).transform(views), covariates.encode(views.covariates)
+        return replace(self, covariates=covariates, effects=linear_effects(tables, views.observed, encoded))
 
     def transform(self, views: Views) -> list[NDArray[np.float32]]:
-        """Return one scaled float32 array per view, hidden rows filled with zeros."""
+        """Return one scaled float32 array per view, hidden rows filled with zeros.
+
+        Without covariates nothing is taken off: the mean of the training samples is assumed.
+        """
+        encoded = None
+        if self.covariates is not None and views.covariates is not None:
+            encoded = self.covariates.encode(views.covariates)
         scaled = []
         for v, array in enumerate(views.arrays):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
             out[seen] = (self.before_map(v, array[seen]) - self.centers[v]) / self.scales[v]
+            if encoded is not None:
+                out[seen] -= encoded[seen] @ self.effects[v]
             scaled.append(out)
         return scaled
 
@@ -96,6 +120,10 @@ class Scaling:
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
+    if scaling.effects and isinstance(views, Views):
+        pairs = zip(scaling.transform(views), views.observed.T, strict=True)
+        own = [table[seen].astype(np.float64) for table, seen in pairs]
+        return [(table.mean(axis=0), table.var(axis=0)) for table in own]
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in _observed_rows(views):
         learners[v].partial_fit(scaling.before_map(v, rows).astype(np.float64, copy=False))

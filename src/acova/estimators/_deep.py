@@ -21,7 +21,7 @@ from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._settings import NESTED, plain, training_parameters
-from acova.estimators._validation import blocks_of_categories, check_likelihoods, scaling_kinds
+from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
@@ -103,7 +103,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     # --- learning -------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None, covariates: Any = None) -> Self:
         """Learn the clusters.
 
         Parameters
@@ -113,7 +113,12 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
+        covariates : DataFrame or Series, optional
+            What else is known of the samples, such as batch, site or age: words or numbers, joined on the index. What
+            it explains of a scaled feature, by least squares, is taken off before anything else; a difference between
+            clusters that goes with a covariate is lost with it. The same as ``Views.with_covariates``.
         """
+        X, observed = self._with_covariates(X, observed, covariates, reset=True)
         with job_processes() as processes:
             if self.checkpoint is None:
                 self._fit(X, observed, processes)
@@ -162,6 +167,9 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
         self._scaling = learn_scaling(views, kinds, features)
+        if isinstance(views, Views) and views.covariates is not None:
+            check_adjustable(settings.who, self._likelihoods, views.names)
+            self._scaling = self._scaling.adjusted(views)
         self.seed_ = processes.agree(self._seed())
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
@@ -343,20 +351,33 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         check_is_fitted(self, "labels_")
         return dict(zip(self.view_names_, self._likelihoods, strict=True))
 
-    def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
-        """Return the most probable cluster of each sample, which needs only one of its views."""
-        return self._infer(X, observed).labels
+    def _with_covariates(self, X: Any, observed: Any, covariates: Any, *, reset: bool = False) -> tuple[Any, Any]:
+        """Return the data with their covariates, and the mask that is left to apply."""
+        if covariates is None:
+            return X, observed
+        views = self._views_of(X, observed, reset=reset)
+        if isinstance(views, StoredViews):
+            msg = f"{type(self).__name__}: covariates need views in memory, but these views stay on disk."
+            raise OptionError(msg)
+        return views.with_covariates(covariates), None
 
-    def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+    def predict(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.int64]:
+        """Return the most probable cluster of each sample, which needs only one of its views.
+
+        Without `covariates`, a model that was fitted with them takes each sample for the mean of its training samples.
+        """
+        return self._infer(*self._with_covariates(X, observed, covariates)).labels
+
+    def predict_proba(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.float32]:
         """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
-        return self._infer(X, observed).probabilities
+        return self._infer(*self._with_covariates(X, observed, covariates)).probabilities
 
-    def transform(self, X: Any, *, observed: Any = None) -> Any:
+    def transform(self, X: Any, *, observed: Any = None, covariates: Any = None) -> Any:
         """Return the fused latent mean of each sample, array (n_samples, latent_dim).
 
         After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
         """
-        views = self._views_to_predict(X, observed)
+        views = self._views_to_predict(*self._with_covariates(X, observed, covariates))
         return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
 
     def fusion_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
@@ -418,6 +439,13 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     ) -> pd.DataFrame:
         of_consensus = agreement if self.n_voters_ > 1 else None
         return table_of_assignments(index, probabilities, weights, self.view_names_, of_consensus)
+
+    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
+        views = super()._views_to_predict(X, observed)
+        if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
+            msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
+            raise OptionError(msg)
+        return views
 
     def _infer(self, X: Any, observed: Any) -> Inferred:
         views = self._views_to_predict(X, observed)  # which first checks that there is a fit

@@ -60,6 +60,19 @@ def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews
             raise DataError(msg)
 
 
+def check_adjustable(who: str, likelihoods: Sequence[str], names: Sequence[str]) -> None:
+    """Raise `OptionError` for views from which the effects of covariates cannot be taken off."""
+    for name, likelihood in zip(names, likelihoods, strict=True):
+        kind = LIKELIHOODS[likelihood]
+        if kind.of_data or kind.scaling == "none":
+            msg = (
+                f"{who}: covariates are taken off scaled measurements, but view {name!r} has the likelihood "
+                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), or leave the "
+                "covariates out."
+            )
+            raise OptionError(msg)
+
+
 def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:
     """Return how many columns each column of a view of categories alone became; empty for other views."""
     categories = getattr(views, "categories", None)  # views on disk hold numbers only

@@ -1,6 +1,7 @@
 """A fitted clusterer to and from a run folder."""
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -64,6 +65,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     tensors, entries = model._packed()
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
+    tensors |= {f"effect.{v}": torch.from_numpy(effect) for v, effect in enumerate(model._scaling.effects)}
     tensors |= _summary_tensors(model.summary_)
     per_sample = {name: getattr(model, name) for name in model._per_sample}
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
@@ -78,6 +80,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         **entries,
         "unit_rows": model._scaling.unit_rows,
         "totals": model._scaling.totals,
+        "covariates": None if model._scaling.covariates is None else asdict(model._scaling.covariates),
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -126,7 +129,11 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
     unit_rows, totals = config.unit_rows or [False] * len(sizes), config.totals or [0.0] * len(sizes)
-    model._scaling = Scaling(centers, scales, tuple(unit_rows), tuple(totals))
+    effects: tuple[Any, ...] = ()
+    if config.covariates is not None:
+        count = config.covariates.n_encoded
+        effects = tuple(array_of(tensors, f"effect.{v}", (count, size)) for v, size in enumerate(sizes))
+    model._scaling = Scaling(centers, scales, tuple(unit_rows), tuple(totals), config.covariates, effects)
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
     model._unpack(tensors, config.rest)
     return model

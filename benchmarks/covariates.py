@@ -97,7 +97,7 @@ def main() -> None:
             if data != "made":
                 compare(Path(data).stem, read_file(data), seed, settings)
                 continue
-            for shift in (0.0, 0.5, 2.0):
+            for shift in (0.0, 1.0):
                 for balanced in (True, False):
                     name = f"made, shift {shift:g}, {'balanced' if balanced else 'confounded'}"
                     compare(name, make_data(shift, seed, balanced=balanced), seed, settings)

@@ -1,6 +1,7 @@
 """Each likelihood against scipy's densities and quantiles, its gradients, and what it does at the edges."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,3 +297,9 @@ def test_data_that_a_likelihood_excludes_are_named(name, rows, words):
     assert words in kind.check(_features(np.array(rows)), column)
     good = [[0.0, 1.0], [1.0, 0.0]]
     assert kind.check(_features(np.array(good)), column) is None
+
+
+def test_the_page_on_likelihoods_has_a_row_for_each():
+    page = (Path(__file__).parents[2] / "docs" / "likelihoods.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1].strip(' `"') for line in page.splitlines() if line.startswith('| `"')]
+    assert sorted(rows) == sorted(LIKELIHOODS)

@@ -38,8 +38,6 @@ class Likelihood(nn.Module):
 
     name: ClassVar[str]
     """The word for it."""
-    about: ClassVar[str]
-    """What data it is for, in a few words."""
     scaling: ClassVar[str | None] = None
     """How its views are scaled for the encoder; None: as `standardize` says."""
     of_data: ClassVar[bool] = False
@@ -56,8 +54,9 @@ class Likelihood(nn.Module):
     """Whether `start` does anything."""
     blank: ClassVar[float] = 0.0
     """A value that every cell may have."""
-
     has_spread: ClassVar[bool] = False
+    """Whether features have a spread."""
+
     spread: Tensor
 
     def __init__(self, size: int, blocks: tuple[int, ...] = ()) -> None:

@@ -15,7 +15,7 @@ from acova.networks.likelihoods.base import Likelihood, Numbers
 class Bernoulli(Likelihood):
     """Independent zeros and ones; outputs are logits."""
 
-    name, about = "bernoulli", "zeros and ones, pixels"
+    name = "bernoulli"
     scaling = "none"
     takes_all = False
     shares_unit = True

@@ -18,7 +18,7 @@ _WIDEST = 7.0
 class Beta(Likelihood):
     """Beta distributed shares: the output is the logit of the mean, each feature has a precision of its own."""
 
-    name, about = "beta", "shares between 0 and 1, such as methylation"
+    name = "beta"
     of_data = True
     takes_all = False
     starts_squared = False

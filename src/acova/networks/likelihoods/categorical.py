@@ -13,7 +13,7 @@ class Categorical(Likelihood):
     An empty cell, whose block holds zeros alone, costs nothing.
     """
 
-    name, about = "categorical", "columns of categories"
+    name = "categorical"
     scaling = "none"
     takes_all = False
     starts_squared = False

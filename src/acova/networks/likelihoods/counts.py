@@ -94,7 +94,7 @@ class Counts(Likelihood):
 class Poisson(Counts):
     """Counts whose variance is their mean."""
 
-    name, about = "poisson", "counts without more variance than chance gives"
+    name = "poisson"
 
     def error(self, output: Tensor, target: Tensor, cells: Tensor | None = None) -> Tensor:
         """Return the mean minus the count times its logarithm."""
@@ -114,7 +114,7 @@ class Poisson(Counts):
 class NegativeBinomial(Counts):
     """Counts with more variance: mean + mean² / dispersion; each feature has a dispersion of its own."""
 
-    name, about = "negative_binomial", "counts, such as of RNA or proteins; dispersion learned for each feature"
+    name = "negative_binomial"
     has_spread = True
 
     def start(self, mean: Numbers, variance: Numbers) -> None:
@@ -155,7 +155,7 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
     Means over neighbours may lie between 0 and 1: there the error is interpolated.
     """
 
-    name, about = "zero_inflated_negative_binomial", "counts of which some are lost and read zero"
+    name = "zero_inflated_negative_binomial"
     widths = 2
 
     def error(self, output: Tensor, target: Tensor, cells: Tensor | None = None) -> Tensor:

@@ -22,7 +22,7 @@ def normal_quantile(level: Tensor) -> Tensor:
 class Gaussian(Likelihood):
     """Normal features of variance 1/2, so that the error is the squared error, as in the paper."""
 
-    name, about = "gaussian", "measurements; variance fixed"
+    name = "gaussian"
 
     def error(self, output: Tensor, target: Tensor, cells: Tensor | None = None) -> Tensor:
         """Return the squared error."""
@@ -55,7 +55,7 @@ class Gaussian(Likelihood):
 class LearnedGaussian(Likelihood):
     """Normal features, each of a variance of its own."""
 
-    name, about = "gaussian_learned", "measurements; variance learned for each feature"
+    name = "gaussian_learned"
     starts = has_spread = True
 
     def start(self, mean: Numbers, variance: Numbers) -> None:

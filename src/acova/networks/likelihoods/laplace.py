@@ -13,7 +13,7 @@ from acova.networks.likelihoods.base import Likelihood, Numbers
 class Laplace(Likelihood):
     """Laplace features of scale 1."""
 
-    name, about = "laplace", "measurements with heavy tails; scale fixed"
+    name = "laplace"
 
     def error(self, output: Tensor, target: Tensor, cells: Tensor | None = None) -> Tensor:
         """Return the absolute error."""

@@ -18,7 +18,7 @@ _WIDEST = 7.0
 class StudentT(Likelihood):
     """Student's t distribution with 4 degrees of freedom; each feature has a scale of its own."""
 
-    name, about = "student_t", "measurements with outliers; scale learned for each feature"
+    name = "student_t"
     starts = has_spread = True
 
     def start(self, mean: Numbers, variance: Numbers) -> None:

@@ -57,7 +57,7 @@ def mixing(latent: np.ndarray, labels: np.ndarray, batch: np.ndarray) -> tuple[f
         points, names = latent[rows], batch[rows]
         if min(np.unique(names, return_counts=True)[1]) < 2 or len(np.unique(names)) < 2:
             continue
-        near = NearestNeighbors(n_neighbors=min(31, len(points))).fit(points).kneighbors(return_distance=False)
+        near = NearestNeighbors(n_neighbors=min(30, len(points) - 1)).fit(points).kneighbors(return_distance=False)
         own = (names[near] == names[:, None]).mean()
         expected = np.mean([(names == name).sum() - 1 for name in names]) / (len(names) - 1)
         found.append((silhouette_score(points, names), own - expected))

@@ -3,6 +3,7 @@
     python benchmarks/likelihoods.py pbmc_mosaic_counts.npz --likelihoods auto negative_binomial --seeds 0 1 2
     python benchmarks/likelihoods.py pbmc_mosaic_counts.npz --likelihoods gaussian --standardize counts
     python benchmarks/likelihoods.py made --seeds 0 1 2
+    python benchmarks/likelihoods.py made --kinds counts --likelihoods gaussian --standardize counts
 
 A file is an ``.npz`` with ``view_0``, ``view_1``, … (rows of NaN where a sample lacks a view) and ``labels`` (-1:
 none). Complete views lose a view in half of the samples, by the seed. ``made`` draws counts, categories, shares and
@@ -121,7 +122,7 @@ def main() -> None:
     """Fit every likelihood to every data set with every seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", help="files, or 'made'")
-    parser.add_argument("--likelihoods", nargs="+", default=["auto"])
+    parser.add_argument("--likelihoods", nargs="+", help="default: 'auto', and for made data those of MADE")
     parser.add_argument("--standardize", help="default: what the recipe says")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--kinds", nargs="+", default=list(MADE), help="of made data")
@@ -132,11 +133,11 @@ def main() -> None:
             if data == "made":
                 for kind in given.kinds:
                     made = make_data(kind, seed)
-                    for likelihood in MADE[kind]:
+                    for likelihood in given.likelihoods or MADE[kind]:
                         fit_one(f"made {kind}", *made, seed, {**common, "likelihood": likelihood})
                 continue
             read = read_file(data, seed)
-            for likelihood in given.likelihoods:
+            for likelihood in given.likelihoods or ["auto"]:
                 fit_one(Path(data).stem, *read, seed, {**common, "likelihood": likelihood})
 
 

@@ -189,6 +189,25 @@ def test_auto_goes_on_taking_counts_for_measurements(data):
     assert set(prepared.jobs[0].likelihoods) == {"gaussian"}
 
 
+@pytest.mark.parametrize("recipe", ["shared", "robust"])
+def test_counts_are_decoded_to_counts_drawn_towards_those_of_neighbours(data, recipe):
+    """Totals of the smoothed counts are between those of samples; without smoothing they are the counts."""
+    frames = {name: data[0][name] for name in ("rna", "protein")}
+    for weight in (0.0, 0.5):
+        settings = {**SMALL, "recipe": recipe, "neighbor_weight": weight}
+        model = ACOVA.from_settings(3, **settings, likelihood=["poisson", "gaussian"])
+        prepared = model._prepare(frames, None)
+        target, counts = prepared.jobs[0].data.targets[0].numpy(), prepared.views.arrays[0]
+        seen = prepared.views.observed[:, 0]
+        if weight:
+            rest = 2 * target[seen] - counts[seen]
+            assert rest.min() > -1e-3
+            assert counts[seen].min(0).max() - 1e-3 <= rest.max() <= counts[seen].max() + 1e-3
+            assert target[~seen].sum(1).min() > 0
+        else:
+            np.testing.assert_array_equal(target[seen], counts[seen])
+
+
 def test_new_samples_must_be_counts(data, model):
     with pytest.raises(
         DataError, match=r"View 'rna', column 'c1' holds -3 in sample 1, but the model was fitted on counts"

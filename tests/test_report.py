@@ -97,7 +97,7 @@ def test_the_page_tells_what_the_model_holds(fitted, toy):
     sizes = np.bincount(fitted.labels_)
     assert "3 clusters of 240 samples" in text
     for name, size, count in zip(toy[0].names, toy[0].sizes, toy[0].observed.sum(axis=0), strict=True):
-        assert f"{name}{size}{count} ({count / 240:.0%}".replace("%", " %") in text
+        assert f"{name}{size}gaussian{count} ({count / 240:.0%}".replace("%", " %") in text
     for size in sizes:
         assert f"{size} ({size / 240:.0%}".replace("%", " %") in text
     for row in fitted.correlation_:

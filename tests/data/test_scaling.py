@@ -166,6 +166,8 @@ def test_none_leaves_values_as_they_are():
 @pytest.mark.parametrize("junk", [1e6, np.inf, np.nan])
 def test_hidden_cells_change_no_bit(kind, junk):
     arrays, observed = example()
+    if kind == "counts":
+        arrays = [np.abs(array) for array in arrays]
     dirty = [np.where(seen[:, None], array, junk) for array, seen in zip(arrays, observed.T, strict=True)]
     outcomes = []
     for given in (arrays, dirty):

@@ -50,6 +50,18 @@ def test_means_agree_with_a_double_loop(monkeypatch, block):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_other_values_of_the_same_neighbours_are_averaged():
+    """A linear function of the values has the same function of their mean."""
+    arrays, observed = draw((4, 9, 2))
+    views = list(map(torch.from_numpy, arrays))
+    others = [
+        (3 * view + 1).masked_fill(~torch.from_numpy(observed[:, [v]]), torch.nan) for v, view in enumerate(views)
+    ]
+    found = neighbour_means(views, torch.from_numpy(observed), [1.0, 7.0, 0.5], 3, others)
+    for mean, own in zip(found, means(arrays, observed, [1.0, 7.0, 0.5], 3), strict=True):
+        np.testing.assert_allclose(mean, 3 * own + 1, rtol=1e-5, atol=1e-5)
+
+
 def test_hidden_rows_get_what_scikit_learns_imputer_gives_with_equal_widths_and_variances():
     arrays, observed = draw((5, 5, 5), n=200, missing=0.5)
     holes = [np.where(observed[:, [v]], array, np.nan) for v, array in enumerate(arrays)]

@@ -100,9 +100,8 @@ class DVIMC(DeepClusterer):
         (64, 64, 256) up to 3,000, else (256, 256, 1024).
     alpha : float
         Weight of the alignment between the fused posterior and each view's own.
-    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, or one per view (sequence, or dict by view name)
-        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
-        ``"auto"`` takes it for features of one kind in [0, 1], else ``"gaussian"``.
+    likelihood : str, or one per view (sequence, or dict by view name)
+        What a view's values are like, as in `ACOVA`.
     density_floor : float
         Added to the joint densities in training's responsibilities, which become equal far from all clusters; 0
         leaves them exact. Predictions always are.
@@ -140,7 +139,7 @@ class DVIMC(DeepClusterer):
         The least improvement that counts, as a share of the objective.
     view_sizes : sequence of int or None
         Widths of the views when the data come as one array; None means one view.
-    standardize : bool or {"auto", "zscore", "range", "cosine", "unit", "unit_view"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "zscore", "range", "cosine", "counts", "unit", "unit_view"}, or one per view
         Scale features by statistics of observed rows, as in `ACOVA`.
     device : str
         ``"auto"`` takes a GPU if there is one.

@@ -95,6 +95,12 @@ def given_sizes(sizes: Sequence[int], categories: Sequence[Categories]) -> tuple
     return tuple(size - more for size, more in zip(sizes, extra, strict=True))
 
 
+def block_sizes(categories: Categories, size: int) -> tuple[int, ...]:
+    """Return the numbers of categories of a view's columns if they make up all of its features, else nothing."""
+    blocks = tuple(len(found) for found in categories.values())
+    return blocks if sum(blocks) == size else ()
+
+
 def _is_number(values: pd.Series) -> bool:
     if isinstance(values.dtype, pd.CategoricalDtype):
         return False

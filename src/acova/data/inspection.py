@@ -17,6 +17,7 @@ from acova.data.files.reading import Reading
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.inputs import as_float_array, split_views
 from acova.data.matching import match_texts
+from acova.data.measurements import SUITED, measurements_of
 from acova.data.names import union
 from acova.data.sparse import is_sparse
 from acova.data.stored import IN_MEMORY
@@ -35,8 +36,9 @@ class Inspection:
     """The result of `inspect_data`; ``rich.print`` shows it as tables."""
 
     views: pd.DataFrame
-    """One row per view: columns as given, features after encoding, samples that have it, their share, and how many of
-    their cells are empty, as a number and a share."""
+    """One row per view: columns as given, features after encoding, samples that have it, their share, how many of their
+    cells are empty, as a number and a share, and what its numbers look like: ``"counts"``, ``"shares"``,
+    ``"categories"`` or ``""``."""
     patterns: "pd.Series[int]"
     """Number of samples by the set of views they have (index: one level per view, True = has it), commonest first."""
     findings: tuple[Finding, ...]
@@ -52,16 +54,12 @@ class Inspection:
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
         sizes = [
             (
-                name,
-                f"{row['columns']:.0f}",
-                _count(row["features"]),
-                f"{row['samples']:.0f}",
-                f"{row['observed']:.0%}",
-                _cells(row["empty"], row["empty_share"]),
+                *(name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}"),
+                *(f"{row['observed']:.0%}", _cells(row["empty"], row["empty_share"]), row["looks_like"]),
             )
             for name, row in self.views.iterrows()
         ]
-        columns = ("view", "columns", "features", "samples", "observed", "empty cells")
+        columns = ("view", "columns", "features", "samples", "observed", "empty cells", "looks like")
         yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
@@ -74,6 +72,8 @@ class Inspection:
         yield plain_table((*names, "samples"), sets, title="Which views the samples have")
         if self.findings:
             yield self._remarks()
+        for word in sorted(set(self.views["looks_like"]) - {""}):
+            yield plain(f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it.")
         yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
 
     def _remarks(self) -> "RenderableType":
@@ -158,6 +158,7 @@ def inspect_data(
             "observed": present.mean().to_numpy(),
             "empty": [count for count, _ in empty.values()],
             "empty_share": [share for _, share in empty.values()],
+            "looks_like": [""] * len(frames) if views is None else measurements_of(views),
         },
         index=list(frames),
     )

@@ -12,6 +12,7 @@ from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.data.columns import add_moments, least_of, most_of
 from acova.data.completion import Completion, JointCompletion
+from acova.data.covariates import Covariates, linear_effects
 from acova.data.inputs import FloatArray
 from acova.data.stored import StoredViews, blocks_of
 from acova.data.views import Views
@@ -47,6 +48,12 @@ class Scaling:
         The same by the cells of all views.
     marks : tuple of bool, or empty
         Whether a network is told which cells of the view are empty.
+    totals : tuple of float
+        What the sum of every row is brought to first, and log(1 + x) taken; 0 for views that are no counts.
+    covariates : Covariates or None
+        How covariates become numbers; with them, what they explain of the scaled features is taken off.
+    effects : tuple of arrays of shape (C, n_features_of_view)
+        By how much a scaled feature changes with the covariates.
     """
 
     centers: tuple[NDArray[np.float64], ...]
@@ -56,6 +63,9 @@ class Scaling:
     completions: tuple[Completion | None, ...] = ()
     joint: JointCompletion | None = None
     marks: tuple[bool, ...] = ()
+    totals: tuple[float, ...] = ()
+    covariates: Covariates | None = None
+    effects: tuple[NDArray[np.float64], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", tuple(self.limits) or (np.inf,) * len(self.centers))
@@ -69,34 +79,48 @@ class Scaling:
         Parameters
         ----------
         views : Views or StoredViews
-        kinds : one of "zscore", "robust", "range", "cosine", "auto", "unit", "unit_view", "none" per view
+        kinds : one of "zscore", "robust", "range", "cosine", "counts", "auto", "unit", "unit_view", "none" per view
             ``"zscore"``: every feature to mean 0 and standard deviation 1 (a constant feature to 0);
             ``"robust"``: the same, learned without the rows of unusual length, which are shortened to the length where
             that begins (twice the median, and six robust standard deviations above it);
             ``"range"``: one mean and one range for the whole view; ``"cosine"``: every row to length 1, every feature
-            to mean 0, and the mean of their variances to 1; ``"auto"``: the range where at least half of the features
+            to mean 0, and the mean of their variances to 1; ``"counts"``: every row to the mean of the rows' sums, then
+            log(1 + x), then the z-score; ``"auto"``: the range where at least half of the features
             span nine tenths of it and values are common at its ends, as with pixels, ratings and zeros and ones; the
             cosine where at least four fifths of the cells are zero, as in counts of words; else robust;
             ``"unit"``: every feature to [0, 1] (a constant feature to 0); ``"unit_view"``: the whole view to [0, 1] by
             its least and its largest value; ``"none"``: as is.
         features : sequence of V Features, optional
-            What `features_of` said of the views, for the kind "auto", if it is known already.
+            What `features_of` said of the views, for the kinds "auto" and "counts", if it is known already.
         """
         kinds = suited_kinds(views, kinds, features)
         learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
+        if features is None and "counts" in kinds:
+            features = features_of(views)
+        for learner, known in zip(learners, features or (), strict=False):
+            if isinstance(learner, _ByCounts):
+                learner.know(known)
         if any(kind != "none" for kind in kinds):
             for v, rows in _observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
         maps = _of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
-        centers, scales, unit_rows, limits = zip(*maps, strict=True)
-        return cls(centers, scales, unit_rows, limits)
+        centers, scales, unit_rows, limits, totals = zip(*maps, strict=True)
+        return cls(centers, scales, unit_rows, limits, totals=totals)
+
+    def adjusted(self, views: Views) -> "Scaling":
+        """Return the same with the effects of the covariates of these views, learned from observed rows."""
+        if views.covariates is None:
+            return self
+        covariates = Covariates.learn(views.covariates)
+        tables, encoded = replace(self, covariates=None).transform(views), covariates.encode(views.covariates)
+        return replace(self, covariates=covariates, effects=linear_effects(tables, views.observed, encoded))
 
     def transform(self, views: Views, *, alone: bool = False) -> list[NDArray[np.float32]]:
         """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed.
 
-        With `alone`, a view is completed by its own cells, so that none is like another because it was completed by
-        it.
+        Without covariates nothing is taken off: the mean of the training samples is assumed. With `alone`, a view is
+        completed by its own cells, so that none is like another because it was completed by it.
         """
         joint = None if alone else self.joint
         scaled = []
@@ -110,6 +134,10 @@ class Scaling:
             scaled.append(out)
         if joint is not None and any(empty is not None for empty in views.empty):
             _complete_jointly(views, scaled, joint)
+        if self.covariates is not None and views.covariates is not None:
+            encoded = self.covariates.encode(views.covariates)
+            for out, seen, effect in zip(scaled, views.observed.T, self.effects, strict=True):
+                out[seen] -= encoded[seen] @ effect
         return scaled
 
     def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
@@ -131,6 +159,8 @@ class Scaling:
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
+        if self.totals and self.totals[v]:
+            return log_counts(rows, self.totals[v])
         return _unit(rows) if self.unit_rows[v] else rows
 
 
@@ -161,6 +191,10 @@ def _complete_jointly(views: Views, scaled: list[NDArray[np.float32]], joint: Jo
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
+    if scaling.effects and isinstance(views, Views):
+        pairs = zip(scaling.transform(views), views.observed.T, strict=True)
+        own = [table[seen].astype(np.float64) for table, seen in pairs]
+        return [(table.mean(axis=0), table.var(axis=0)) for table in own]
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in _observed_rows(views):
         known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.scaled_rows(v, rows)
@@ -187,18 +221,23 @@ class Features:
         The smallest and the largest value; infinities where there is no row.
     moments : StandardScaler
         Means and variances.
+    whole : array of bool, shape (n_features,)
+        Whether all values are whole numbers.
     """
 
     def __init__(self, size: int) -> None:
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.moments = StandardScaler()
+        self.whole = np.ones(size, dtype=bool)
         self._cells, self._present = np.zeros((2, size), dtype=np.int64)
 
     def add(self, rows: FloatArray) -> None:
         """Take more rows into account."""
         self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
         add_moments(self.moments, rows)
-        empty = np.count_nonzero(np.isnan(rows), axis=0)
+        is_empty = np.isnan(rows)
+        self.whole[self.whole] = ((rows[:, self.whole] % 1 == 0) | is_empty[:, self.whole]).all(axis=0)
+        empty = np.count_nonzero(is_empty, axis=0)
         self._cells += len(rows) - empty
         self._present += np.count_nonzero(rows, axis=0) - empty
 
@@ -281,11 +320,27 @@ def _row_lengths(rows: FloatArray) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.nansum(np.square(rows), axis=1) * (rows.shape[1] / cells)))
 
 
+def equal_totals(rows: FloatArray, total: float) -> NDArray[np.float64]:
+    """Return rows brought to the same sum; zeros stay zeros, and empty cells count as much as the others."""
+    rows = rows.astype(np.float64, copy=False)
+    empty = np.isnan(rows)
+    sums = np.nansum(rows, axis=1, keepdims=True) if empty.any() else rows.sum(axis=1, keepdims=True)
+    if empty.any():
+        sums *= rows.shape[1] / np.maximum(rows.shape[1] - empty.sum(axis=1, keepdims=True), 1)
+    return rows * (total / np.where(sums > 0, sums, 1.0))
+
+
+def log_counts(rows: FloatArray, total: float) -> NDArray[np.float64]:
+    """Return log(1 + x) of rows brought to the same sum."""
+    return np.log1p(equal_totals(rows, total))
+
+
 class _Map(NamedTuple):
     center: NDArray[np.float64]
     scale: NDArray[np.float64]
     unit_rows: bool = False
     limit: float = np.inf
+    total: float = 0.0
 
 
 def _of_usual_rows(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> list[_Map]:
@@ -412,6 +467,32 @@ class _ByDirection:
         return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
 
 
+class _ByCounts:
+    def __init__(self, size: int) -> None:
+        self._scaler, self._total = StandardScaler(), 0.0
+        self._features: Features | None = None
+
+    def know(self, features: Features) -> None:
+        """Take the mean of the rows' sums from what is known of the features."""
+        self._features = features
+        if hasattr(features.moments, "mean_"):
+            self._total = float(features.moments.mean_.sum()) or 1.0
+
+    def add(self, rows: FloatArray) -> None:
+        if self._features is not None and self._features.low.min() >= 0:
+            add_moments(self._scaler, log_counts(rows, self._total))
+
+    def result(self, name: str) -> _Map:
+        if self._features is not None and self._features.low.min() < 0:
+            msg = (
+                f"Scaling: view {name!r} holds {self._features.low.min():g}, but standardize='counts' takes the "
+                "logarithm of counts, which are not negative; give raw counts, or use standardize='zscore'."
+            )
+            raise DataError(msg)
+        _check_seen(name, hasattr(self._scaler, "mean_"))
+        return _Map(self._scaler.mean_, self._scaler.scale_, total=self._total)
+
+
 def _check_seen(name: str, seen: bool) -> None:
     if not seen:
         msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
@@ -423,10 +504,11 @@ _LEARNERS: dict[str, Callable[[int], _Learner]] = {
     "robust": _ByFeature,
     "range": _ByView,
     "cosine": _ByDirection,
+    "counts": _ByCounts,
     "unit": _ByFeatureRange,
     "unit_view": _ByViewFromItsLeast,
     "none": _Identity,
 }
-SCALINGS = ("zscore", "robust", "range", "cosine", "auto", "unit", "unit_view", "none")
+SCALINGS = ("zscore", "robust", "counts", "range", "cosine", "auto", "unit", "unit_view", "none")
 TO_UNIT = ("unit", "unit_view")
 """Scalings after which every value lies in [0, 1]."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from acova.base import DataError
 from acova.base.errors import near_miss
 from acova.data.categories import Categories, Encoded, category_column, given_column
+from acova.data.covariates import along_index
 from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
 from acova.data.names import along, joined_index
@@ -42,7 +43,11 @@ class Views:
         As given, with NaN in hidden rows.
     empty : tuple of V (array of bool, shape (n_samples, n_features_v), or None)
         True in the empty cells of observed rows; None for a view without any.
+    covariates : pandas.DataFrame or None
+        What else is known of the samples, see `with_covariates`.
     """
+
+    covariates: pd.DataFrame | None = None
 
     def __init__(
         self,
@@ -142,6 +147,7 @@ class Views:
         taken.arrays = tuple(array[rows] for array in self.arrays)
         taken.empty = tuple(None if empty is None else empty[rows] for empty in self.empty)
         taken.observed, taken.index = self.observed[rows], self.index[rows]
+        taken.covariates = None if self.covariates is None else self.covariates.iloc[rows]
         return taken
 
     def read(self, start: int, stop: int) -> Self:
@@ -151,7 +157,21 @@ class Views:
     def hide(self, observed: Any) -> Self:
         """Return these views with more of them hidden (`observed` as in `Views.of`)."""
         mask = self.observed & as_mask(observed, self.index, list(self.names))
-        return type(self)(self.arrays, mask, self.names, self.index, self.columns, self.categories)
+        hidden = type(self)(self.arrays, mask, self.names, self.index, self.columns, self.categories)
+        hidden.covariates = self.covariates
+        return hidden
+
+    def with_covariates(self, covariates: pd.DataFrame | pd.Series) -> Self:
+        """Return these views with what else is known of the samples: batch, site, sex, age.
+
+        Parameters
+        ----------
+        covariates : DataFrame or Series
+            Words or numbers, joined on the index. An empty cell is averaged over.
+        """
+        told = copy(self)
+        told.covariates = along_index(covariates, self.index)
+        return told
 
     def matched_to(self, names: Sequence[str], sizes: Sequence[int], columns: Sequence[tuple[str, ...] | None]) -> Self:
         """Return these views in the order, and with the columns, of views seen before.
@@ -179,7 +199,9 @@ class Views:
                 raise DataError(msg)
             arrays.append(array)
             mask[:, v] = self.observed[:, here]
-        return type(self)(arrays, mask, names, self.index, columns)
+        matched = type(self)(arrays, mask, names, self.index, columns)
+        matched.covariates = self.covariates
+        return matched
 
     def __len__(self) -> int:
         return self.n_samples

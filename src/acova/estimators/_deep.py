@@ -26,7 +26,7 @@ from acova.estimators._resolution import (
     seed_of,
     settings_of_fit,
 )
-from acova.estimators._validation import check_likelihoods, scaling_kinds
+from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
@@ -50,6 +50,7 @@ from acova.training.method import Method
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.schedule import train_runs
+from acova.training.spreads import fit_spreads
 
 _CHECKPOINT_EVERY = 10
 """Epochs between the checkpoints of a method that has no setting for it."""
@@ -102,7 +103,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     # --- learning -------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, *, observed: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, observed: Any = None, covariates: Any = None) -> Self:
         """Learn the clusters.
 
         Parameters
@@ -113,7 +114,12 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         y : ignored
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
+        covariates : DataFrame or Series, optional
+            What else is known of the samples, such as batch, site or age: words or numbers, joined on the index. What
+            it explains of a scaled feature, by least squares, is taken off before anything else; a difference between
+            clusters that goes with a covariate is lost with it. The same as ``Views.with_covariates``.
         """
+        X, observed = self._with_covariates(X, observed, covariates, reset=True)
         with job_processes() as processes:
             if self.checkpoint is None:
                 self._fit(X, observed, processes)
@@ -159,12 +165,16 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
-            self._likelihoods, features = check_likelihoods(settings, views)
+            self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
         self._learn_scaling(views, kinds)
+        if isinstance(views, Views) and views.covariates is not None:
+            check_adjustable(settings.who, self._likelihoods, views.names)
+            self._scaling = self._scaling.adjusted(views)
         self.seed_ = processes.agree(seed_of(self))
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
+        blocks = tuple(blocks_of_categories(views, v) for v in range(views.n_views))
         jobs = [
             Job(
                 method,
@@ -175,6 +185,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
                 streams.child("run", run),
                 data,
                 self._scaling.marks,
+                blocks,
             )
             for run in range(settings.n_init)
         ]
@@ -204,6 +215,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
                 "standardize=True, lower learning_rate, or look for extreme values in the data."
             )
             raise TrainingError(msg)
+        fit_spreads([run.network for run in runs], self._scaling, views, self._likelihoods, processes)
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if prepared.settings.consensus and len(runs) > 1:
@@ -276,20 +288,39 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     # --- using what was learned -----------------------------------------------------------------
 
-    def predict(self, X: Any, *, observed: Any = None) -> NDArray[np.int64]:
-        """Return the most probable cluster of each sample, which needs only one of its views."""
-        return self._infer(X, observed).labels
+    @property
+    def likelihoods_(self) -> dict[str, str]:
+        """The likelihood of each view, by its name."""
+        check_is_fitted(self, "labels_")
+        return dict(zip(self.view_names_, self._likelihoods, strict=True))
 
-    def predict_proba(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
+    def _with_covariates(self, X: Any, observed: Any, covariates: Any, *, reset: bool = False) -> tuple[Any, Any]:
+        """Return the data with their covariates, and the mask that is left to apply."""
+        if covariates is None:
+            return X, observed
+        views = self._views_of(X, observed, reset=reset)
+        if isinstance(views, StoredViews):
+            msg = f"{type(self).__name__}: covariates need views in memory, but these views stay on disk."
+            raise OptionError(msg)
+        return views.with_covariates(covariates), None
+
+    def predict(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.int64]:
+        """Return the most probable cluster of each sample, which needs only one of its views.
+
+        Without `covariates`, a model that was fitted with them takes each sample for the mean of its training samples.
+        """
+        return self._infer(*self._with_covariates(X, observed, covariates)).labels
+
+    def predict_proba(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.float32]:
         """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
-        return self._infer(X, observed).probabilities
+        return self._infer(*self._with_covariates(X, observed, covariates)).probabilities
 
-    def transform(self, X: Any, *, observed: Any = None) -> Any:
+    def transform(self, X: Any, *, observed: Any = None, covariates: Any = None) -> Any:
         """Return the fused latent mean of each sample, array (n_samples, latent_dim).
 
         After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
         """
-        views = self._views_to_predict(X, observed)
+        views = self._views_to_predict(*self._with_covariates(X, observed, covariates))
         return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
 
     def fusion_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
@@ -299,10 +330,11 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
         """Return the mean evidence lower bound of the samples' observed views, after scaling, in nats per sample.
 
-        The model is the mixture prior and the decoders: Gaussian features with variance 1/2, Laplace features with
-        scale 1, Bernoulli features, each with its constant. Every feature counts once, whatever weight the recipe gave
-        it in training, and the alignment does not count. The posterior is the fused one. Cross-entropies of values
-        between 0 and 1 have no constant, and with them the score is a bound of no density.
+        The model is the mixture prior and the decoders with the likelihood of each view (`likelihoods_`), each with its
+        constant: Gaussian features have variance 1/2 and Laplace features scale 1 where no spread is learned. Every
+        feature counts once, whatever weight the recipe gave it in training, and the alignment does not count. The
+        posterior is the fused one. Cross-entropies of values between 0 and 1 have no constant, and with them the score
+        is a bound of no density.
 
         Compare scores on the same samples with the same scaling alone: a sample with more views has a lower one. The
         expectation over the latent vector is an average over draws (4 for small data) from a stream of the model's own
@@ -311,7 +343,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         views, network = self._views_to_predict(X, observed), self.network_
 
         def samples(start: int, stop: int) -> Batch:
-            return batch_between(views, self._scaling, start, stop, device_of(network))
+            return batch_between(views, self._scaling, start, stop, device_of(network), self._likelihoods)
 
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]
@@ -336,6 +368,13 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             inferred = infer_chunks(self._ensemble, self._scaling, views)
             index, parts = views.index, ((part.probabilities, part.weights, part.agreement) for part in inferred)
         yield from tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
+
+    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
+        views = super()._views_to_predict(X, observed)
+        if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
+            msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
+            raise OptionError(msg)
+        return views
 
     def _infer(self, X: Any, observed: Any) -> Inferred:
         views = self._views_to_predict(X, observed)  # which first checks that there is a fit

@@ -1,6 +1,7 @@
 """Settings that the data must allow: likelihoods and scalings of the views, and settings given per view."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,42 +9,78 @@ import numpy as np
 from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
+from acova.data.categories import block_sizes
 from acova.data.scaling import TO_UNIT, Features, features_of, suited_kinds
-from acova.functional import LIKELIHOODS
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text, overflow_allowed
 from acova.training.job import Settings
 
 
-def check_likelihoods(settings: Settings, views: Views | StoredViews) -> tuple[tuple[str, ...], list[Features] | None]:
-    """Return the likelihood of each view, or raise where its data do not allow it; and its features if they tell."""
+def check_likelihoods(
+    settings: Settings, views: Views | StoredViews, known: Sequence[str]
+) -> tuple[tuple[str, ...], list[Features] | None]:
+    """Return the likelihood of each view, or raise where its data do not allow it; and its features if they tell.
+
+    `known` are the likelihoods that the method has.
+    """
     who = settings.who
     likelihoods = per_view(who, "likelihood", settings.get("likelihood", "gaussian"), views.names)
     for likelihood in likelihoods:
-        check_choice(who, "likelihood", likelihood, (*LIKELIHOODS, "auto"))
-    if not {"bernoulli", "auto"} & set(likelihoods):
+        check_choice(who, "likelihood", likelihood, (*known, "auto"))
+    if all(likelihood != "auto" and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
         return likelihoods, None
-    features, scalings = features_of(views), per_view(who, "standardize", settings.standardize, views.names)
-    triples = enumerate(zip(likelihoods, scalings, features, strict=True))
-    found = [_likelihood_of(who, views, v, kind, scale in TO_UNIT, each) for v, (kind, scale, each) in triples]
-    return tuple(found), features
+    features = features_of(views)
+    chosen = tuple(
+        _default_for(of_view) if likelihood == "auto" else likelihood
+        for likelihood, of_view in zip(likelihoods, features, strict=True)
+    )
+    scalings = per_view(who, "standardize", settings.standardize, views.names)
+    asked = [
+        "gaussian" if scale in TO_UNIT and name == "bernoulli" else name
+        for name, scale in zip(chosen, scalings, strict=True)
+    ]
+    check_views(who, asked, views, features)
+    return chosen, features
 
 
-def _likelihood_of(
-    who: str, views: Views | StoredViews, v: int, likelihood: str, to_unit: bool, features: Features
-) -> str:
-    """Return the likelihood of a view with these features, which are or are not scaled to [0, 1]."""
-    least, most = features.low.min(), features.high.max()
-    if likelihood == "auto":
-        return "bernoulli" if 0 <= least <= most <= 1 and features.share_a_scale() else "gaussian"
-    if likelihood == "bernoulli" and not to_unit and (least < 0 or most > 1):
-        column = int(np.maximum(features.high - 1, -features.low).argmax())
-        msg = (
-            f"{who}: {column_text(views, v, column)} has values from {features.low[column]:g} to "
-            f"{features.high[column]:g}, but the Bernoulli likelihood needs values in [0, 1]; use "
-            "standardize='unit_view' (or 'unit', feature by feature), or likelihood='gaussian' for it."
-        )
-        raise DataError(msg)
-    return likelihood
+def _default_for(features: Features) -> str:
+    """Return the likelihood that "auto" chooses for a view with these features."""
+    within = 0 <= features.low.min() <= features.high.max() <= 1
+    return "bernoulli" if within and features.share_a_scale() else "gaussian"
+
+
+def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews, features: Sequence[Features]) -> None:
+    """Raise `DataError` for a view that cannot have its likelihood."""
+    for v, (name, of_view) in enumerate(zip(likelihoods, features, strict=True)):
+        where = partial(column_text, views, v)
+        why = LIKELIHOODS[name].check(of_view, where)
+        if why is None and name == "categorical" and not blocks_of_categories(views, v):
+            why = (
+                f"view {views.names[v]!r} has columns of numbers, but the categorical likelihood is for columns of "
+                "text or categories alone; give the numbers in a view of their own, or use likelihood='gaussian'."
+            )
+        if why is not None:
+            msg = f"{who}: {why}"
+            raise DataError(msg)
+
+
+def check_adjustable(who: str, likelihoods: Sequence[str], names: Sequence[str]) -> None:
+    """Raise `OptionError` for views from which the effects of covariates cannot be taken off."""
+    for name, likelihood in zip(names, likelihoods, strict=True):
+        kind = LIKELIHOODS[likelihood]
+        if kind.of_data or kind.scaling == "none":
+            msg = (
+                f"{who}: covariates are taken off scaled measurements, but view {name!r} has the likelihood "
+                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), or leave the "
+                "covariates out."
+            )
+            raise OptionError(msg)
+
+
+def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:
+    """Return how many columns each column of a view of categories alone became; empty for other views."""
+    categories = getattr(views, "categories", None)  # views on disk hold numbers only
+    return block_sizes(categories[v], views.sizes[v]) if categories else ()
 
 
 def scaling_kinds(
@@ -53,15 +90,19 @@ def scaling_kinds(
     likelihoods: Sequence[str] | None = None,
     features: Sequence[Features] | None = None,
 ) -> tuple[str, ...]:
-    """Return how each view is scaled; Bernoulli views stay as they are, unless they are brought to [0, 1]."""
+    """Return how each view is scaled: as its likelihood wants, else as asked for.
+
+    Bernoulli views stay as they are, unless they are brought to [0, 1].
+    """
     given = per_view(who, "standardize", standardize, views.names)
     kinds = [("zscore" if kind else "none") if isinstance(kind, bool | np.bool_) else kind for kind in given]
     for kind in kinds:
         check_choice(who, "standardize", kind, SCALINGS, "True or False")
-    pairs = zip(kinds, likelihoods or [""] * len(kinds), strict=True)
-    kept = ["none" if likelihood == "bernoulli" and kind not in TO_UNIT else kind for kind, likelihood in pairs]
+    pairs = zip(kinds, likelihoods or ["gaussian"] * len(kinds), strict=True)
+    own = [None if name == "bernoulli" and kind in TO_UNIT else LIKELIHOODS[name].scaling for kind, name in pairs]
     with overflow_allowed():
-        return suited_kinds(views, kept, features)
+        chosen = [kind if scaling is None else scaling for kind, scaling in zip(kinds, own, strict=True)]
+        return suited_kinds(views, chosen, features)
 
 
 def per_view(who: str, option: str, value: Any, names: Sequence[str]) -> tuple[Any, ...]:

@@ -36,19 +36,23 @@ class CoDE(DeepClusterer):
         of samples: (64, 64, 256) up to 3,000, else (256, 256, 1024); the paper has (500, 500, 2000).
     alpha : float
         Weight of the alignment between the fused posterior and each view's own.
-    likelihood : {"auto", "gaussian", "bernoulli", "laplace"}, one per view (sequence, or dict by view name), or None
-        ``"bernoulli"`` is for values in [0, 1], which are then not standardised (others: `standardize="unit_view"`);
-        ``"auto"`` (robust) takes it for features of one kind in [0, 1], such as pixels or zeros and ones, else
-        ``"gaussian"`` (paper).
+    likelihood : str, one per view (sequence, or dict by view name), or None
+        What a view's values are like: ``"gaussian"``, ``"gaussian_learned"``, ``"laplace"``, ``"student_t"``,
+        ``"bernoulli"``, ``"categorical"``, ``"beta"``, ``"poisson"``, ``"negative_binomial"`` or
+        ``"zero_inflated_negative_binomial"`` (paper: ``"gaussian"``). ``"auto"`` (robust) is ``"bernoulli"`` for
+        features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. Bernoulli and categorical
+        views are not standardised (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be
+        raw; their encoder sees what ``standardize="counts"`` makes of them.
     view_weights : {"agreement", "equal"}, sequence or dict of float, or None
         How much each view is trusted, in training and for who counts as a neighbour. ``"agreement"`` (shared): by how
         far its neighbour graph agrees with that of another view, see `view_trust_`; a view that agrees with no other
         hardly counts where others agree. ``"equal"`` (robust and paper): all views alike. Or one number per view, not
         negative, by position or by name.
-    standardize : bool, {"auto", "robust", "zscore", "range", "cosine", "unit", "unit_view"}, one per view, or None
+    standardize : bool, {"auto", "robust", "zscore", "range", "cosine", "counts", "unit", …}, one per view, or None
         Scale features by statistics of observed rows: True or ``"zscore"`` (paper) feature by feature,
         ``"range"`` by one mean and range per view, ``"cosine"`` every row to length 1 and then by one scale per
-        view, ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
+        view, ``"counts"`` the logarithm of counts in rows brought to the same sum and then feature by feature,
+        ``"unit"`` every feature to [0, 1], ``"unit_view"`` the whole view, by its least and largest value.
         ``"auto"`` (robust) is the range for features of one kind, such as pixels, ratings or zeros and ones,
         the cosine for counts of words (nearly all cells are zero), else ``"robust"``: feature by feature, learned
         without samples whose row is unusually long, which are shortened to the length where that begins.

@@ -1,6 +1,7 @@
 """A fitted clusterer to and from a run folder."""
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,13 +13,14 @@ from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
 from acova.data import Scaling, Summary
+from acova.data.categories import block_sizes
 from acova.data.completion import Completion, JointCompletion
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
 from acova.estimators._resolution import checked_settings
 from acova.estimators._settings import other_than_default, plain, setting_parameters
 from acova.estimators.recipes import OTHERWISE
-from acova.functional import LIKELIHOODS
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.consensus import Ensemble
 from acova.training.job import FitData, Job
 from acova.training.reading import Config, array_of, checked_array, load_array, load_run, load_weights
@@ -70,6 +72,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
     tensors |= _completion_tensors(model)
+    tensors |= {f"effect.{v}": torch.from_numpy(effect) for v, effect in enumerate(model._scaling.effects)}
     tensors |= _summary_tensors(model.summary_)
     per_sample = {name: getattr(model, name) for name in model._per_sample}
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
@@ -86,6 +89,8 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         **entries,
         "unit_rows": model._scaling.unit_rows,
         "limits": [limit if limit < np.inf else None for limit in model._scaling.limits],
+        "totals": model._scaling.totals,
+        "covariates": None if model._scaling.covariates is None else asdict(model._scaling.covariates),
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -136,10 +141,15 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
     limits = tuple(np.inf if limit is None else limit for limit in config.limits)
     unit_rows = tuple(config.unit_rows or [False] * len(sizes))
+    totals = tuple(config.totals or [0.0] * len(sizes))
+    effects: tuple[Any, ...] = ()
+    if config.covariates is not None:
+        count = config.covariates.n_encoded
+        effects = tuple(array_of(tensors, f"effect.{v}", (count, size)) for v, size in enumerate(sizes))
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
-    model._scaling = Scaling(centers, scales, unit_rows, limits, *_completions(model, tensors)).with_means(
-        model.summary_.column_means
-    )
+    model._scaling = Scaling(
+        centers, scales, unit_rows, limits, *_completions(model, tensors), totals, config.covariates, effects
+    ).with_means(model.summary_.column_means)
     model.settings_ = _settings_of_fit(model, config)
     model._unpack(tensors, config.rest)
     return model
@@ -180,6 +190,8 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
         _check_length("unit_rows", config.unit_rows, len(names))
     if config.limits:
         _check_length("limits", config.limits, len(names))
+    if config.totals is not None:
+        _check_length("totals", config.totals, len(names))
     likelihoods = getattr(model, "_likelihoods", None)
     if likelihoods is not None:
         _check_length("_likelihoods", likelihoods, len(names))
@@ -254,6 +266,8 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         raise ValueError(msg)
     streams, data = Streams(model.seed_), FitData(torch.device("cpu"))
     n_samples = int(model.summary_.counts.sum())
+    categories = [model.categories_.get(name, {}) for name in model.view_names_]
+    blocks = tuple(block_sizes(found, size) for found, size in zip(categories, model.view_sizes_, strict=True))
     job = Job(
         model.method,
         settings,
@@ -263,6 +277,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         streams,
         data,
         model._scaling.marks,
+        blocks,
     )
     networks: list[Any] = []
     for run in range(len(orders)):

@@ -15,6 +15,7 @@ from acova.functional.gaussian import kl_diagonal
 from acova.functional.mixture import expected_kl_to_components, kl_assignment
 
 LIKELIHOODS = ("gaussian", "bernoulli", "laplace")
+"""The likelihoods of `reconstruction`, which have GPU kernels; `acova.networks.likelihoods` has these and others."""
 
 
 class ObjectiveParts(NamedTuple):

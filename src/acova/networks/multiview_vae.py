@@ -1,7 +1,7 @@
 """The network of the paper: an auto-encoder per view, one fused posterior, a mixture prior."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from numpy.typing import NDArray
@@ -33,7 +33,9 @@ from acova.functional import (
     whitener_of,
 )
 from acova.functional.fusion import Missing
+from acova.functional.objectives import LIKELIHOODS as WITH_KERNELS
 from acova.networks.base import ClusteringNetwork
+from acova.networks.likelihoods import LIKELIHOODS, Likelihood
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 
@@ -51,7 +53,9 @@ class MultiViewVAE(ClusteringNetwork):
     hidden : sequence of int
         Widths of the encoders' hidden layers; the decoders mirror them.
     likelihoods : sequence of str
-        ``"gaussian"`` or ``"bernoulli"`` for each view.
+        One of `acova.networks.likelihoods.LIKELIHOODS` for each view.
+    blocks : sequence of V tuples of int, optional
+        How many columns each encoded column of a view became, for the categorical likelihood.
     alpha : float
         Weight of the alignment.
     correlation : Tensor of shape (V, V) or (G, V, V)
@@ -92,6 +96,7 @@ class MultiViewVAE(ClusteringNetwork):
         *,
         hidden: Sequence[int],
         likelihoods: Sequence[str],
+        blocks: Sequence[tuple[int, ...]] = (),
         alpha: float,
         correlation: Tensor,
         learn_correlation: bool = True,
@@ -110,6 +115,8 @@ class MultiViewVAE(ClusteringNetwork):
         self.fusion = fusion
         self.assignment = assignment
         self.likelihoods = tuple(likelihoods)
+        given = zip(self.likelihoods, view_sizes, blocks or [()] * len(self.likelihoods), strict=True)
+        self.densities = nn.ModuleList(LIKELIHOODS[name](size, of_view) for name, size, of_view in given)
         self.register_buffer("alpha", torch.tensor(float(alpha), dtype=torch.float32), persistent=False)
         self.register_buffer("elbo_weight", torch.tensor(float(elbo_weight), dtype=torch.float32), persistent=False)
         self.missing: Missing = missing
@@ -124,7 +131,8 @@ class MultiViewVAE(ClusteringNetwork):
         self.encoders = Perceptrons(
             [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=marked, generator=generator
         )
-        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), sizes], len(sizes), generator=generator)
+        ends = [density.widths * size for density, size in zip(self.view_likelihoods, sizes, strict=True)]
+        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), ends], len(sizes), generator=generator)
         self.prior = self._new_prior(n_clusters, latent_dim)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
@@ -134,6 +142,11 @@ class MultiViewVAE(ClusteringNetwork):
             self.register_buffer("correlation_value", correlation)
         if fusion == "weighted":
             self.fusion_logits = nn.Parameter(torch.zeros(len(sizes), dtype=torch.float32))
+
+    @property
+    def view_likelihoods(self) -> list[Likelihood]:
+        """The likelihood of each view, with what it learned."""
+        return [cast("Likelihood", density) for density in self.densities]
 
     @property
     def noise_shape(self) -> tuple[int, ...]:
@@ -204,7 +217,10 @@ class MultiViewVAE(ClusteringNetwork):
         return self.fuse(*self.encode(views, observed), observed)
 
     def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
-        """Return every view (N, P_v) of its latents (N, D), where wanted (N, V); other rows mean nothing."""
+        """Return what the decoders say of each view's latents (N, D), where wanted (N, V); other rows mean nothing.
+
+        `view_likelihoods` make means, quantiles and draws of it. For most of them it is a number per feature (N, P_v).
+        """
         return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
 
     def objective(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> ObjectiveParts:
@@ -228,13 +244,23 @@ class MultiViewVAE(ClusteringNetwork):
         """
         shares = batch.observed.to(self.reconstruction_weights.dtype)
         parts, _ = self._objective(batch, noise, shares)
-        pairs = zip(self.likelihoods, self.view_sizes, strict=True)
-        constants = shares.new_tensor([log_constant(kind, size) for kind, size in pairs])
-        present = shares.clone()
-        for v, empty in enumerate(self._cells(batch.views)[1]):
-            if empty is not None:
-                present[:, v] *= 1 - empty.to(present.dtype).mean(-1)
-        return {"score": present @ constants - parts.negative_elbo()}
+        if self._have_kernels:
+            pairs = zip(self.likelihoods, self.view_sizes, strict=True)
+            present = shares.clone()
+            for v, empty in enumerate(self._cells(batch.views)[1]):
+                if empty is not None:
+                    present[:, v] *= 1 - empty.to(present.dtype).mean(-1)
+            constants = present @ shares.new_tensor([log_constant(kind, size) for kind, size in pairs])
+        else:
+            targets, cells = self._targets(batch, batch.observed)
+            of_views = zip(self.view_likelihoods, targets, cells, strict=True)
+            constants = torch.stack([density.constant(view, known) for density, view, known in of_views]).sum(0)
+        return {"score": constants - parts.negative_elbo()}
+
+    @property
+    def _have_kernels(self) -> bool:
+        """Whether all views' errors are summed by `total_reconstruction`."""
+        return set(self.likelihoods) <= set(WITH_KERNELS)
 
     def _objective(self, batch: Batch, noise: Tensor, shares: Tensor) -> tuple[ObjectiveParts, dict[str, Tensor]]:
         """Return the parts of the objective, and what tells whether guards acted."""
@@ -276,6 +302,13 @@ class MultiViewVAE(ClusteringNetwork):
         values = [view[..., :size] if marked else view for view, size, marked in parts]
         return values, [view[..., size:] > 0 if marked else None for view, size, marked in parts]
 
+    def _targets(self, batch: Batch, known: Tensor) -> tuple[Sequence[Tensor], list[Tensor]]:
+        """Return what views are decoded to, (N, P_v), and which cells (N, P_v) of the known rows (N, V) are known."""
+        values, empty = self._cells(batch.views)
+        rows = [seen.unsqueeze(-1).expand_as(view) for seen, view in zip(known.unbind(-1), values, strict=True)]
+        cells = [seen if none is None else seen & ~none for seen, none in zip(rows, empty, strict=True)]
+        return batch.targets or values, cells
+
     def _reconstruction(self, batch: Batch, latent: Tensor, shares: Tensor) -> Tensor:
         """Return how far views are from what a latent (N, D) is decoded to, summed with their shares (N, V); (N,)."""
         values, empty = self._cells(batch.views)
@@ -284,7 +317,10 @@ class MultiViewVAE(ClusteringNetwork):
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
         outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
-        return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
+        if self._have_kernels:
+            return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
+        of_views = zip(self.view_likelihoods, targets, outputs, self._targets(batch, shares > 0)[1], strict=True)
+        return (torch.stack([density.reconstruction(*of_view) for density, *of_view in of_views], -1) * shares).sum(-1)
 
     def loss(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> dict[str, Tensor]:
         """Return the objective and its parts, per sample; `fill_weight` as for `objective`."""
@@ -314,15 +350,23 @@ class MultiViewVAE(ClusteringNetwork):
         return self._estimates(views, observed).chunk(2, dim=-1)[0]
 
     def autoencoding_loss(self, batch: Batch, noise: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the mean squared error of every view through its own code, summed over the observed views."""
+        """Return the mean error of every view's features through its own code, summed over the observed views.
+
+        It is the squared error, but for likelihoods whose outputs are not in the units of what is encoded.
+        """
         views, observed, _ = batch
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
-        errors = [
-            reconstruction(view, output, seen, "gaussian") / view.shape[1]
-            if empty is None
-            else reconstruction_of_cells(view, output, seen, "gaussian", empty) / view.shape[1]
-            for view, empty, output, seen in zip(*self._cells(views), outputs, observed.unbind(1), strict=True)
-        ]
+        targets, cells = self._targets(batch, observed)
+        errors = []
+        for v, (view, empty) in enumerate(zip(*self._cells(views), strict=True)):
+            density, output, seen = self.view_likelihoods[v], outputs[v], observed[:, v]
+            if not density.starts_squared:
+                error = density.reconstruction(targets[v], output, cells[v])
+            elif empty is None:
+                error = reconstruction(view, output, seen, "gaussian")
+            else:
+                error = reconstruction_of_cells(view, output, seen, "gaussian", empty)
+            errors.append(error / view.shape[1])
         total = torch.stack(errors).sum(0)
         return {"total": total, "reconstruction": total}
 

@@ -120,13 +120,11 @@ def _is_report(path: Path) -> bool:
 def _views(model: Any) -> list[dict[str, Any]]:
     counts = model.summary_.counts @ model.summary_.patterns
     total = model.summary_.counts.sum()
-    empty = model.empty_cells_
+    empty, kinds = model.empty_cells_, getattr(model, "likelihoods_", {})
     return [
         {
-            "name": name,
-            "features": size,
-            "count": int(count),
-            "share": float(count / total),
+            **{"name": name, "features": size, "count": int(count), "share": float(count / total)},
+            "likelihood": kinds.get(name, "").replace("_", " "),
             "empty": empty.get(name, 0),
             "empty_share": empty.get(name, 0) / max(int(count) * size, 1),
         }

@@ -221,4 +221,6 @@ def fingerprint(views: Views | StoredViews) -> str:
         digest.update(np.packbits(part.observed).tobytes())
         for array in part.arrays:
             digest.update(np.ascontiguousarray(array).tobytes())
+        if part.covariates is not None:
+            digest.update(part.covariates.to_csv().encode())
     return digest.hexdigest()[:16]

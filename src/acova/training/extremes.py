@@ -38,8 +38,18 @@ def learn_scaling(views: Views | StoredViews, kinds: tuple[str, ...]) -> Scaling
 def scaled(views: Views, scaling: Scaling, *, alone: bool = False) -> list[NDArray[np.float32]]:
     """Return the scaled views, or raise `DataError` for a cell that leaves the range of 32-bit numbers.
 
-    `alone` is that of `Scaling.transform`.
+    Counts must not be negative. `alone` is that of `Scaling.transform`.
     """
+    for v, total in enumerate(scaling.totals):
+        negative = views.arrays[v] < 0 if total else np.zeros((0, 0), dtype=bool)
+        if negative.any():
+            row, column = map(int, np.argwhere(negative)[0])
+            msg = (
+                f"V{column_text(views, v, column)[1:]} holds {views.arrays[v][row, column]:g} in sample "
+                f"{views.index[[row]].tolist()[0]!r}, but the model was fitted on counts there, which are not "
+                "negative; give counts here, too."
+            )
+            raise DataError(msg)
     with overflow_allowed():
         arrays = scaling.transform(views, alone=alone)
     for v, array in enumerate(arrays):

@@ -22,6 +22,7 @@ from acova.engine.parallel import multiplications
 from acova.engine.runtime import computation
 from acova.functional import Batch, Fused
 from acova.networks.base import ClusteringNetwork
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.consensus import Ensemble, match_runs, overlaps
 from acova.training.extremes import refusal, scaled
 from acova.training.job import Job
@@ -208,34 +209,57 @@ def trained_objective(
 
     def samples(start: int, stop: int) -> Batch:
         if data.views is None:
-            return batch_between(views, scaling, start, stop, device_of(network))
+            return batch_between(views, scaling, start, stop, device_of(network), job.likelihoods)
         return data.batch().rows(slice(start - first, stop - first))
 
     loss = job.method.objective(network, job.settings)
     return mean_objective(network, loss, samples, views.n_samples, streams, processes)["total"]
 
 
-def batch_of(views: Views, scaling: Scaling, device: torch.device) -> Batch:
-    """Return scaled views, zero where hidden, on a device; views whose empty cells are marked with their marks."""
+def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: Sequence[str] = ()) -> Batch:
+    """Return scaled views, zero where hidden, on a device; and as targets those whose likelihood is of the data.
+
+    Views whose empty cells are marked have their marks after the values.
+    """
     arrays = scaled(views, scaling)
+    tensors = [torch.from_numpy(array).to(device) for array in arrays]
+    targets = _targets_of(views, tensors, likelihoods)
     for v, marked in enumerate(scaling.marks):
         if marked:
             empty = views.empty[v]
             marks = np.zeros_like(arrays[v]) if empty is None else empty.astype(np.float32)
-            arrays[v] = np.concatenate([arrays[v], marks], axis=1)
-    tensors = [torch.from_numpy(array).to(device) for array in arrays]
-    return Batch(tensors, torch.from_numpy(views.observed).to(device))
+            tensors[v] = torch.from_numpy(np.concatenate([arrays[v], marks], axis=1)).to(device)
+    return Batch(tensors, torch.from_numpy(views.observed).to(device), targets)
 
 
-def batch_between(views: Views | StoredViews, scaling: Scaling, start: int, stop: int, device: torch.device) -> Batch:
+def _targets_of(views: Views, scaled_views: Sequence[Tensor], likelihoods: Sequence[str]) -> list[Tensor]:
+    """Return what views are decoded to where the likelihood of one is of the data; else nothing."""
+    of_data = [LIKELIHOODS[name].of_data for name in likelihoods]
+    if not any(of_data):
+        return []
+    given = [np.where(seen[:, None], array, 0.0) for array, seen in zip(views.arrays, views.observed.T, strict=True)]
+    pairs = zip(given, scaled_views, of_data, strict=True)
+    return [torch.from_numpy(rows).to(array) if raw else array for rows, array, raw in pairs]
+
+
+def batch_between(
+    views: Views | StoredViews,
+    scaling: Scaling,
+    start: int,
+    stop: int,
+    device: torch.device,
+    likelihoods: Sequence[str] = (),
+) -> Batch:
     """Return consecutive samples as `batch_of` does; rows of sparse views are scaled a few at a time."""
     step = views.block_rows if isinstance(views, StoredViews) and views.is_sparse else max(stop - start, 1)
     ends = [*range(start + step, stop, step), stop]
-    parts = [batch_of(views.read(at, end), scaling, device) for at, end in zip([start, *ends], ends, strict=False)]
+    pairs = zip([start, *ends], ends, strict=False)
+    parts = [batch_of(views.read(at, end), scaling, device, likelihoods) for at, end in pairs]
     if len(parts) == 1:
         return parts[0]
-    columns = zip(*(part.views for part in parts), strict=True)
-    return Batch([torch.cat(rows) for rows in columns], torch.cat([part.observed for part in parts]))
+    columns, targets = (zip(*(getattr(part, name) for part in parts), strict=True) for name in ("views", "targets"))
+    observed = torch.cat([part.observed for part in parts])
+    return Batch([torch.cat(rows) for rows in columns], observed, [torch.cat(rows) for rows in targets])
 
 
 def device_of(network: ClusteringNetwork) -> torch.device:

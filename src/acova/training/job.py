@@ -74,6 +74,8 @@ class FitData:
         How far the neighbour graphs of every two views agree.
     graph : SampleGraph or None
         One neighbour graph of all views, by their trust.
+    moments : sequence of V pairs of arrays of shape (P_v,)
+        Means and variances of what each view is decoded to; empty where no likelihood asks for them.
     oracle : list of V tensors of shape (N, P_v), or None
         The views with what `observed` hides, for methods that reproduce a leak.
     """
@@ -88,6 +90,7 @@ class FitData:
     trust: NDArray[np.float64] | None = None
     agreement: NDArray[np.float64] | None = None
     graph: SampleGraph | None = None
+    moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] = ()
     oracle: list[Tensor] | None = None
 
     def batch(self) -> Batch:
@@ -116,6 +119,8 @@ class Job:
         The same object for all runs of a fit.
     marks : tuple of V bool, or empty
         The views of which the network is told the empty cells.
+    blocks : tuple of V tuples of int
+        How many columns each encoded column became, for views of categories alone; empty for other views.
     """
 
     method: "Method"
@@ -126,6 +131,7 @@ class Job:
     streams: Streams
     data: FitData
     marks: tuple[bool, ...] = ()
+    blocks: tuple[tuple[int, ...], ...] = ()
 
     @property
     def input_sizes(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from acova.data import Scaling, StoredViews, Views
 from acova.engine import Phase, RunData, Runs, StreamedData
 from acova.engine.distributed import Processes
 from acova.engine.runtime import resolve_device
-from acova.functional import Batch
+from acova.functional import LIKELIHOODS, Batch
 from acova.networks.base import ClusteringNetwork
 from acova.training.inference import CHUNK, batch_between, batch_of
 from acova.training.job import FitData, Job, Settings
@@ -90,6 +90,8 @@ class Method:
     marks_empty_cells : bool
         Whether its networks take, after the values of a view with empty cells, which cells these are. Without it they
         take completed views for observed ones.
+    likelihoods : tuple of str
+        The likelihoods that views may have.
     """
 
     epochs: tuple[str, ...] = ("pretrain_epochs", "epochs")
@@ -98,6 +100,7 @@ class Method:
     least_views: int = 1
     complete_only: bool = False
     marks_empty_cells: bool = False
+    likelihoods: tuple[str, ...] = LIKELIHOODS
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings suited to the data, or raise where the method cannot learn from them.

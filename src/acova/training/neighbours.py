@@ -19,7 +19,13 @@ def neighbour_products(n_samples: int, n_features: int) -> float:
 
 
 @torch.no_grad()
-def neighbour_means(views: Sequence[Tensor], observed: Tensor, variances: Sequence[float], count: int) -> list[Tensor]:
+def neighbour_means(
+    views: Sequence[Tensor],
+    observed: Tensor,
+    variances: Sequence[float],
+    count: int,
+    values: Sequence[Tensor] = (),
+) -> list[Tensor]:
     """Return every view's mean over the nearest other samples that have it.
 
     The distance of two samples is the mean, over the views that both have, of the squared distance divided by the
@@ -34,6 +40,8 @@ def neighbour_means(views: Sequence[Tensor], observed: Tensor, variances: Sequen
         The views' total variances.
     count : int
         Number of neighbours.
+    values : sequence of V tensors of shape (N, P_v)
+        What is averaged; empty means the views.
 
     Returns
     -------
@@ -41,6 +49,9 @@ def neighbour_means(views: Sequence[Tensor], observed: Tensor, variances: Sequen
     """
     clean = [view.masked_fill(~seen.unsqueeze(-1), 0.0) for view, seen in zip(views, observed.unbind(1), strict=True)]
     weighed = [view / variance**0.5 for view, variance in zip(clean, variances, strict=True)]
+    if values:
+        pairs = zip(values, observed.unbind(1), strict=True)
+        clean = [view.masked_fill(~seen.unsqueeze(-1), 0.0) for view, seen in pairs]
     n_samples = len(observed)
     donors = torch.arange(n_samples, device=observed.device)
     if n_samples > MAX_DONORS:

@@ -19,9 +19,10 @@ from acova.engine.parallel import threads_for
 from acova.engine.runtime import resolve_device
 from acova.functional import Batch, distance_to_identity
 from acova.networks import MultiViewVAE
+from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.confidence import starting_temperature
 from acova.training.correlation_starts import given_correlation, starting_correlation
-from acova.training.costs import blind_costs, reconstruction_weights
+from acova.training.costs import blind_costs, reconstruction_weights, target_moments
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import batch_of
 from acova.training.job import FitData, Job, Settings
@@ -46,6 +47,7 @@ class Variational(Method):
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
     marks_empty_cells = True
+    likelihoods = tuple(LIKELIHOODS)
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""
@@ -72,22 +74,35 @@ class Variational(Method):
         neighbours = settings.neighbor_weight or settings.cluster_start == "neighbors"
         agreement, trust = trusted_views(settings, views, scaling)
         weighs = settings.balance is not False or settings.reconstruction_scale is not False or trust is not None
-        variances = costs = None
-        if neighbours or weighs:
+        variances, costs, moments = None, None, []
+        of_data = any(LIKELIHOODS[name].of_data for name in likelihoods)
+        starts = any(LIKELIHOODS[name].starts for name in likelihoods)
+        if neighbours or weighs or starts:
             with overflow_allowed():
                 moments = scaled_moments(views, scaling)
             variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
+            moments = target_moments(settings.who, views, likelihoods, moments)
             costs = blind_costs(moments, likelihoods)
         if isinstance(views, StoredViews) and neighbours:
             raise _refusal_of_neighbours(settings)
+        if of_data and settings.cluster_start == "neighbors":
+            raise _refusal_of_raw_targets(settings)
         graph = None
         if "graph" in (settings.cluster_start, settings.get("final_clusters", "mixture")):
             weights = np.ones(views.n_views) if trust is None else trust
             graph = shared_graph(views, scaling, weights, settings.n_clusters)
-        found: dict[str, Any] = {"costs": costs, "trust": trust, "agreement": agreement, "graph": graph}
-        if variances is None or not neighbours or isinstance(views, StoredViews):
+        found: dict[str, Any] = {
+            "costs": costs,
+            "trust": trust,
+            "agreement": agreement,
+            "graph": graph,
+            "moments": moments if starts else [],
+        }
+        if isinstance(views, StoredViews) or variances is None or not (neighbours or of_data):
             return replace(super().prepare(settings, views, scaling, likelihoods, processes), **found)
-        whole = batch_of(views, scaling, resolve_device(settings.device))
+        whole = batch_of(views, scaling, resolve_device(settings.device), likelihoods)
+        if not neighbours:
+            return replace(shared_data(whole, processes), **found)
         nearby = None
         if trust is not None:
             links_all = graph is not None and len(graph.rows) == len(views)
@@ -111,12 +126,13 @@ class Variational(Method):
         else:
             option = "rho" if self.fusion == "constant" else "correlation"
             matrix = given_correlation(option, correlation, n_views, who=settings.who)
-        return self.constructor(settings)(
+        network = self.constructor(settings)(
             job.sizes,
             settings.latent_dim,
             settings.n_clusters,
             hidden=settings.hidden,
             likelihoods=job.likelihoods,
+            blocks=job.blocks,
             alpha=settings.alpha,
             correlation=matrix,
             learn_correlation=learned,
@@ -132,6 +148,9 @@ class Variational(Method):
             marks=job.marks,
             generator=generator(job.streams.integer("weights")),
         )
+        for density, moments in zip(network.view_likelihoods if data.moments else (), data.moments, strict=True):
+            density.start(*moments)
+        return network
 
     def constructor(self, settings: Settings) -> Callable[..., MultiViewVAE]:
         """Return what makes a network from the parameters of `MultiViewVAE`."""
@@ -159,12 +178,20 @@ def _refusal_of_neighbours(settings: Settings) -> OptionError:
     )
 
 
+def _refusal_of_raw_targets(settings: Settings) -> OptionError:
+    """Return the error for clusters that would start from data that are not scaled."""
+    return OptionError(
+        f"{settings.who}: cluster_start='neighbors' compares what samples are decoded to, which likelihoods of "
+        "counts and shares leave unscaled; use cluster_start='graph' or 'fused'."
+    )
+
+
 def _targets(settings: Settings, whole: Batch, variances: list[float], graph: SampleGraph | None) -> list[Tensor]:
     """Return what latent vectors are decoded to: views drawn towards the mean of their neighbours, hidden ones too."""
-    views, observed = list(whole.views), whole.observed
+    views, observed = list(whole.decoded), whole.observed
     with threads_for(neighbour_products(len(observed), sum(view.shape[1] for view in views))):
         if graph is None:
-            means = neighbour_means(views, observed, variances, settings.n_neighbors)
+            means = neighbour_means(whole.views, observed, variances, settings.n_neighbors, whole.targets)
         else:
             means = smoothed_views(views, observed, graph)
     return [

@@ -17,6 +17,7 @@ from acova.base import FileError, RunFolderError
 from acova.base.files import check_seal, file_digest, file_errors, parse_json
 from acova.base.locks import folder_lock
 from acova.base.version import __version__
+from acova.data.covariates import Covariates
 from acova.training.run_folder import (
     COMMAND,
     CONFIG,
@@ -54,6 +55,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     index: Any
     unit_rows: list[bool] | None = None
     limits: list[Annotated[float, msgspec.Meta(gt=0)] | None] = []
+    totals: list[float] | None = None
+    covariates: Covariates | None = None
     categories: dict[str, dict[str, list[str]]] = {}
     feature_names: list[str] | None = None
     on_disk: list[str] = []

@@ -68,6 +68,8 @@ def table_of(name: str, data: Any, *, sparse: bool) -> Any:
 
 def sparse_bytes(X: Any) -> int:
     """Return the bytes that containers with sparse matrices take as float32 when dense; 0 if none is sparse."""
+    if not isinstance(X, Mapping) and not is_omics(X):
+        return 0
     containers = list(X.values() if isinstance(X, Mapping) else getattr(X, "mod", {0: X}).values())
     if not containers or not all(map(is_omics, containers)):
         return 0

@@ -29,6 +29,7 @@ from acova.estimators import list_methods, load_method, make_method
 from acova.estimators._tables import TableClusterer
 from acova.estimators.registry import HOMES, METHODS
 from acova.metrics import clustering_accuracy
+from acova.networks import MultiViewVAE
 from conftest import AnotherKMeans, make_toy
 
 JUNK = [1e6, np.nan]
@@ -58,6 +59,26 @@ def model(name, toy):
 
 def as_dict(views: Views) -> dict[str, np.ndarray]:
     return dict(zip(views.names, views.arrays, strict=True))
+
+
+def test_a_method_imputes_or_says_that_it_cannot(model, toy):
+    views, _ = toy
+    if isinstance(getattr(getattr(model, "_ensemble", None), "network", None), MultiViewVAE):
+        filled = model.impute(views)
+        for v, array in enumerate(filled.arrays):
+            np.testing.assert_array_equal(array[views.observed[:, v]], views.rows(v))
+            assert np.isfinite(array).all()
+        mean, std = model.posterior(views)
+        np.testing.assert_array_equal(mean, model.transform(views))
+        assert (std > 0).all()
+        assert model.sample(3, random_state=0)[1].shape == (3,)
+        return
+    calls = [lambda: model.posterior(views), model.sample, lambda: model.calibrate_imputation(views)]
+    if callable(model.impute):  # elsewhere it is a setting
+        calls.append(lambda: model.impute(views))
+    for call in calls:
+        with pytest.raises(OptionError, match="has no decoder of a fused posterior"):
+            call()
 
 
 @pytest.mark.parametrize("junk", JUNK)

@@ -33,11 +33,14 @@ class Scaling:
     centers, scales : tuple of arrays of shape (n_features_of_view,)
     unit_rows : tuple of bool
         Whether every row x of the view is brought to length 1 first.
+    lengths : tuple of float
+        Mean length of the rows that are brought to length 1, else 1; empty in runs that were saved without them.
     """
 
     centers: tuple[NDArray[np.float64], ...]
     scales: tuple[NDArray[np.float64], ...]
     unit_rows: tuple[bool, ...]
+    lengths: tuple[float, ...] = ()
 
     @classmethod
     def fit(
@@ -84,6 +87,20 @@ class Scaling:
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
         return _unit(rows) if self.unit_rows[v] else rows
+
+    def affine(self, v: int) -> Affine:
+        """Return center and scale with ``x = center + scale * scaled``, in the units of the data.
+
+        Rows that are brought to length 1 have lost their own length; here they all have the mean length.
+        """
+        if self.unit_rows[v] and not self.lengths:
+            msg = (
+                "Scaling: this run was saved without the lengths of its rows, so values cannot be given in the units "
+                "of the data; fit again."
+            )
+            raise DataError(msg)
+        length = self.lengths[v] if self.unit_rows[v] else 1.0
+        return self.centers[v] * length, self.scales[v] * length
 
 
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
@@ -183,6 +200,7 @@ class _Map(NamedTuple):
     center: NDArray[np.float64]
     scale: NDArray[np.float64]
     unit_rows: bool = False
+    length: float = 1.0
 
 
 class _Learner(Protocol):
@@ -255,16 +273,21 @@ class _ByViewFromItsLeast(_ByView):
 class _ByDirection:
     def __init__(self, size: int) -> None:
         self._scaler = StandardScaler()
+        self._rows, self._lengths = 0, 0.0
 
     def add(self, rows: FloatArray) -> None:
         self._scaler.partial_fit(_unit(rows))
+        self._rows += len(rows)
+        self._lengths += float(np.linalg.norm(rows.astype(np.float64, copy=False), axis=1).sum())
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))
         # The scaler takes constant features, up to rounding, for ones of scale 1.
         varies = self._scaler.scale_ != 1.0
         spread = np.sqrt(np.where(varies, self._scaler.var_, 0.0).mean())
-        return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
+        return _Map(
+            self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), True, self._lengths / self._rows
+        )
 
 
 class _ByKind:

@@ -327,7 +327,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Make trained networks the result."""
         for network in ensemble.networks:
             network.requires_grad_(False)
-        self._ensemble, self.network_ = ensemble, ensemble.network
+        self._ensemble, self.network_, self._reference = ensemble, ensemble.network, None
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim

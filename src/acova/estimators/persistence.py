@@ -76,6 +76,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "fitted": {name: to_json(getattr(model, name)) for name in (*_FITTED, *model._fitted)},
         **entries,
         "unit_rows": model._scaling.unit_rows,
+        "row_lengths": model._scaling.lengths,
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -123,7 +124,8 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     sizes = model.view_sizes_
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
-    model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)))
+    unit_rows, lengths = tuple(config.unit_rows or [False] * len(sizes)), tuple(config.row_lengths)
+    model._scaling = Scaling(centers, scales, unit_rows, lengths)
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
     model._unpack(tensors, config.rest)
     return model
@@ -147,6 +149,8 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
             _check_length("_columns of a view", columns, size)
     if config.unit_rows is not None:
         _check_length("unit_rows", config.unit_rows, len(names))
+    if config.row_lengths:
+        _check_length("row_lengths", config.row_lengths, len(names))
     likelihoods = getattr(model, "_likelihoods", None)
     if likelihoods is not None:
         _check_length("_likelihoods", likelihoods, len(names))
@@ -204,6 +208,7 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
+    tensors |= model._packed_reference()
     params = model.get_settings()
     chosen = {n: value for n, value in model.settings_.items() if _left_open(params[n]) and value is not None}
     resolved = {name: to_json(value) for name, value in chosen.items()}
@@ -237,6 +242,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         load_weights(network, weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
+    model._unpack_reference(tensors)
 
 
 def _summary_tensors(summary: Summary) -> dict[str, Tensor]:

@@ -53,6 +53,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     fitted: dict[str, Any]
     index: Any
     unit_rows: list[bool] | None = None
+    row_lengths: list[float] = []
     categories: dict[str, dict[str, list[str]]] = {}
     feature_names: list[str] | None = None
     on_disk: list[str] = []

@@ -25,6 +25,8 @@ class Summary:
         Samples of each cluster that have the view.
     means, stds : tuple of V arrays of shape (K, n_features_of_view)
         Of the samples of a cluster that have the view, in the units of the data; NaN where there are none.
+    zeros : tuple of V arrays of shape (K, n_features_of_view)
+        Share of these samples in which the feature is 0; empty in runs that were saved without it.
     """
 
     patterns: NDArray[np.bool_]
@@ -32,6 +34,7 @@ class Summary:
     rows: NDArray[np.int64]
     means: tuple[Floats, ...]
     stds: tuple[Floats, ...]
+    zeros: tuple[Floats, ...] = ()
 
     @classmethod
     def of(cls, views: Views | StoredViews, labels: NDArray[np.int64], n_clusters: int) -> "Summary":
@@ -56,8 +59,8 @@ class Summary:
             piece = labels_between(labels, start, stop)
             for v, moment in enumerate(moments):
                 moment.add(block.rows(v), piece[block.observed[:, v]])
-        means, stds = zip(*(moment.result() for moment in moments), strict=True)
-        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
+        means, stds, zeros = zip(*(moment.result() for moment in moments), strict=True)
+        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds, zeros)
 
 
 def labels_between(labels: NDArray[np.int64], start: int, stop: int) -> NDArray[np.int64]:
@@ -87,17 +90,18 @@ def count_patterns(
 
 
 class _Moments:
-    """Count, mean and standard deviation of every feature in every cluster, from rows that come in blocks."""
+    """Count, mean, spread and share of zeros of every feature in every cluster, from rows that come in blocks."""
 
     def __init__(self, n_clusters: int, size: int) -> None:
         self.counts = np.zeros(n_clusters, dtype=np.int64)
-        self._sums, self._squares = np.zeros((2, n_clusters, size))
+        self._sums, self._squares, self._zeros = np.zeros((3, n_clusters, size))
         self._shift: Floats | None = None
 
     def add(self, rows: NDArray[np.floating], labels: NDArray[np.int64]) -> None:
         if not len(rows):
             return
         rows = rows.astype(np.float64)
+        empty = rows == 0
         if self._shift is None:
             self._shift = rows.mean(axis=0)  # squares of far values would drown their differences
         rows -= self._shift
@@ -105,10 +109,12 @@ class _Moments:
         self.counts += member.sum(axis=1).astype(np.int64)
         self._sums += member @ rows
         self._squares += member @ np.square(rows)
+        self._zeros += member @ empty
 
-    def result(self) -> tuple[Floats, Floats]:
+    def result(self) -> tuple[Floats, Floats, Floats]:
         shift = 0.0 if self._shift is None else self._shift
         with np.errstate(invalid="ignore", divide="ignore"):
             means = self._sums / self.counts[:, None]
             spread = self._squares / self.counts[:, None] - np.square(means)
-        return means + shift, np.sqrt(np.maximum(spread, 0))
+            zeros = self._zeros / self.counts[:, None]
+        return means + shift, np.sqrt(np.maximum(spread, 0)), zeros

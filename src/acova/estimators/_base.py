@@ -22,6 +22,7 @@ from acova.data.files.omics import add_results, is_omics
 from acova.data.inputs import from_tensor
 from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
+from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
@@ -32,7 +33,7 @@ _IN_MEMORY = 2**28
 """Bytes of views on disk up to which they are read as a whole."""
 
 
-class MultiViewClusterer(ImputationMixin, ClusterMixin, BaseEstimator):
+class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -224,7 +225,7 @@ class MultiViewClusterer(ImputationMixin, ClusterMixin, BaseEstimator):
         if unseen:
             msg = f"{who}: view {unseen[0]!r} is observed for no sample, so nothing can be learned of it; leave it out."
             raise DataError(msg)
-        self.view_names_ = list(views.names)
+        self.view_names_, self.cluster_names_ = list(views.names), None
         self.view_sizes_ = views.sizes
         known = getattr(views, "categories", ())  # views on disk hold numbers only
         self.categories_ = {name: dict(found) for name, found in zip(views.names, known, strict=False) if found}

@@ -407,7 +407,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         agreement: NDArray[np.float32],
     ) -> pd.DataFrame:
         of_consensus = agreement if self.n_voters_ > 1 else None
-        return table_of_assignments(index, probabilities, weights, self.view_names_, of_consensus)
+        return self._named(table_of_assignments(index, probabilities, weights, self.view_names_, of_consensus))
 
     def _infer(self, X: Any, observed: Any) -> Inferred:
         views = self._views_to_predict(X, observed)  # which first checks that there is a fit

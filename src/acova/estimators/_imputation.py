@@ -263,8 +263,8 @@ class ImputationMixin:
         check_is_fitted(self, "labels_")
         if self._networks is None or not can_decode(self._networks):
             msg = (
-                f"{type(self).__name__}.{what}: the method has no decoder of a fused posterior, so it cannot tell what "
-                "a sample lacks; use ACOVA, or one of its variants."
+                f"{type(self).__name__}.{what}: this needs a network that fuses and decodes the views, and the method "
+                "trains none; use ACOVA, or one of its variants."
             )
             raise OptionError(msg)
 

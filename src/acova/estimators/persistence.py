@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "cluster_names_")
 _LATER: dict[str, Any] = {
+    "cluster_names_": None,
     "warnings_": [],
     **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
 }
@@ -37,6 +38,7 @@ _TYPES: dict[str, Any] = {
     "view_sizes_": tuple[int, ...],
     "_columns": tuple[tuple[str, ...] | None, ...],
     "provenance_": dict[str, Any],
+    "cluster_names_": list[str] | None,
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -249,6 +251,7 @@ def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
     arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
     for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
         arrays |= {f"means.{v}": mean, f"stds.{v}": std}
+    arrays |= {f"zeros.{v}": share for v, share in enumerate(summary.zeros)}
     return {f"summary.{name}": torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -256,11 +259,13 @@ def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: in
     patterns = array_of(tensors, "summary.patterns", (-1, len(sizes)), "b")
     counts = array_of(tensors, "summary.counts", (len(patterns),), "i")
     rows = array_of(tensors, "summary.rows", (n_clusters, len(sizes)), "i")
-    means, stds = (
+    means, stds, zeros = (
         tuple(array_of(tensors, f"summary.{kind}.{v}", (n_clusters, size)) for v, size in enumerate(sizes))
-        for kind in ("means", "stds")
+        if kind != "zeros" or "summary.zeros.0" in tensors
+        else ()
+        for kind in ("means", "stds", "zeros")
     )
-    return Summary(patterns, counts, rows, means, stds)
+    return Summary(patterns, counts, rows, means, stds, zeros)
 
 
 def _left_open(value: Any) -> bool:

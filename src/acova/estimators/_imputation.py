@@ -19,9 +19,9 @@ from acova.data import StoredViews, Views
 from acova.data.categories import category_column
 from acova.data.filling import Form, frame_of
 from acova.engine.runtime import computation
-from acova.training.experts import EXPERTS, can_decode, decode_latent
+from acova.training.experts import EXPERTS, can_decode, decode_latent, noisy
 from acova.training.holdout import Holdout
-from acova.training.imputation import LEVELS, NOMINAL, Check
+from acova.training.imputation import LEVELS
 from acova.training.imputer import CheckedImputer, Imputer, Reference, check_entries
 from acova.training.inference import batch_of, device_of
 
@@ -90,7 +90,7 @@ class ImputationMixin:
         imputer, index, views = self._imputer(), pd.RangeIndex(n_samples), {}
         for v, (name, columns) in enumerate(zip(self.view_names_, self._columns, strict=True)):
             residual = None if self._reference is None else self._reference.errors[v].residual
-            drawn = imputer.in_units(v, _noisy(decoded[v], self._kinds[v], residual, numbers))
+            drawn = imputer.in_units(v, noisy(decoded[v], self._kinds[v], residual, numbers))
             views[name] = drawn if columns is None else frame_of(drawn, index, columns, self._categories_of(name))
         return views, labels.astype(np.int64)
 
@@ -232,10 +232,10 @@ class ImputationMixin:
         checks = self._reference.checks
         if by == "view":
             weights = [dict(zip(EXPERTS, errors.weights, strict=True)) for errors in self._reference.errors]
-            rows = [{**_of_view(check), **one} for check, one in zip(checks, weights, strict=True)]
+            rows = [{**check.of_view(), **one} for check, one in zip(checks, weights, strict=True)]
             return pd.DataFrame(rows, index=pd.Index(self.view_names_, name="view"))
         tables = {
-            name: _of_features(checks[v], np.abs(self._scaling.affine(v)[1]), self._columns[v])
+            name: checks[v].of_features(np.abs(self._scaling.affine(v)[1]), self._columns[v])
             for v, name in enumerate(self.view_names_)
         }
         return pd.concat(tables, names=["view", "feature"])
@@ -340,36 +340,3 @@ class ImputationMixin:
 
 def _joined(chunks: Any) -> list[NDArray[np.float64]]:
     return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
-
-
-def _noisy(
-    decoded: NDArray[np.float64], likelihood: str, residual: NDArray[np.float64] | None, numbers: np.random.Generator
-) -> NDArray[np.float64]:
-    """Return draws around decoded means (n, P), with the measured variance of the errors (P,) or the likelihood's."""
-    if likelihood == "bernoulli":
-        return (numbers.random(decoded.shape) < decoded).astype(np.float64)
-    if residual is not None:
-        return decoded + np.sqrt(residual) * numbers.standard_normal(decoded.shape)
-    if likelihood == "laplace":
-        return np.asarray(decoded + numbers.laplace(size=decoded.shape))
-    return np.asarray(decoded + np.sqrt(0.5) * numbers.standard_normal(decoded.shape))
-
-
-def _of_view(check: Check) -> dict[str, float]:
-    explained = 1 - check.squared_error.sum() / max(check.baseline.sum(), np.finfo(float).tiny)
-    covered = {
-        f"coverage_{100 * nominal:.0f}": part.mean() for nominal, part in zip(NOMINAL, check.inside, strict=True)
-    }
-    return {
-        "entries": check.n_entries,
-        "rmse": float(np.sqrt(check.squared_error.mean())),
-        "explained": float(explained),
-        **covered,
-    }
-
-
-def _of_features(check: Check, units: NDArray[np.float64], names: Sequence[str] | None) -> pd.DataFrame:
-    explained = 1 - check.squared_error / np.maximum(check.baseline, np.finfo(float).tiny)
-    table = {"entries": check.n_entries, "rmse": np.sqrt(check.squared_error) * units, "explained": explained}
-    covered = {f"coverage_{100 * nominal:.0f}": part for nominal, part in zip(NOMINAL, check.inside, strict=True)}
-    return pd.DataFrame({**table, **covered}, index=pd.Index(names or range(len(units))))

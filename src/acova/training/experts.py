@@ -91,6 +91,16 @@ def decode_latent(network: Any, latent: Tensor, likelihoods: Sequence[str]) -> l
     return [mean_of(output, likelihood) for output, likelihood in zip(outputs, likelihoods, strict=True)]
 
 
+def noisy(decoded: Array, likelihood: str, residual: Array | None, numbers: np.random.Generator) -> NDArray[np.float64]:
+    """Return draws around decoded means (n, P), by the measured variance of the errors (P,) or the likelihood's."""
+    if likelihood == "bernoulli":
+        return (numbers.random(decoded.shape) < decoded).astype(np.float64)
+    if residual is None and likelihood == "laplace":
+        return np.asarray(decoded + numbers.laplace(size=decoded.shape))
+    spread = np.sqrt(0.5 if residual is None else residual)
+    return np.asarray(decoded + spread * numbers.standard_normal(decoded.shape))
+
+
 def can_decode(ensemble: Ensemble) -> bool:
     """Tell whether the networks decode the fused posterior of a sample."""
     return isinstance(ensemble.network, MultiViewVAE)

@@ -1,8 +1,10 @@
 """How far imputed values are off: experts weighed, and errors measured, on entries that the training did not see."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
@@ -12,6 +14,7 @@ LEVELS = np.arange(1, 200) / 200
 """Levels at which quantiles of the errors are kept."""
 NOMINAL = (0.5, 0.8, 0.9, 0.95)
 """Intervals whose coverage is reported."""
+_COVERED = tuple(f"coverage_{100 * nominal:.0f}" for nominal in NOMINAL)
 _OWN_QUANTILES = 200
 """Held-out entries from which on every feature has quantiles of its own."""
 _PRIOR_ROWS = 10
@@ -151,3 +154,16 @@ class Check:
         shares = held.shares
         baseline = (shares * np.square(np.nan_to_num(held.truth))).sum(axis=0)
         return cls((shares * squares).sum(axis=0), baseline, (shares * inside).sum(axis=1), len(held.truth))
+
+    def of_view(self) -> dict[str, float]:
+        """Return the figures of the view as a whole, after scaling."""
+        explained = 1 - self.squared_error.sum() / max(self.baseline.sum(), _TINY)
+        means = {"rmse": float(np.sqrt(self.squared_error.mean())), "explained": float(explained)}
+        return {"entries": self.n_entries, **means, **dict(zip(_COVERED, self.inside.mean(axis=1), strict=True))}
+
+    def of_features(self, units: NDArray[np.float64], names: Sequence[str] | None) -> pd.DataFrame:
+        """Return a row per feature, its error in units of the data (P,)."""
+        explained = 1 - self.squared_error / np.maximum(self.baseline, _TINY)
+        table = {"entries": self.n_entries, "rmse": np.sqrt(self.squared_error) * units, "explained": explained}
+        covered = dict(zip(_COVERED, self.inside, strict=True))
+        return pd.DataFrame({**table, **covered}, index=pd.Index(names or range(len(units))))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acova.functional import Batch
 from acova.training.consensus import Ensemble
+from acova.training.experts import wide_type
 
 TOLERANCE = 0.01
 """How far attributions may miss the log odds they explain, as a share of these or of one nat, whichever is more."""
@@ -50,10 +51,10 @@ class Attribution:
 
 def log_probabilities(ensemble: Ensemble, views: Sequence[Tensor], observed: Tensor) -> Tensor:
     """Return the logarithms of the cluster probabilities (n, K) at the posterior mean, of the runs' mean."""
-    parts = []
+    parts, wide = [], wide_type(observed.device)
     for network, order in zip(ensemble.networks, ensemble.orders, strict=True):
         log_shares = network.prior.log_responsibilities(network.posterior(views, observed).mean) / network.temperature
-        parts.append(log_shares.double().log_softmax(-1)[:, torch.from_numpy(order).to(log_shares.device)])
+        parts.append(log_shares.to(wide).log_softmax(-1)[:, torch.from_numpy(order).to(log_shares.device)])
     return torch.stack(parts).logsumexp(0) - math.log(len(parts))
 
 
@@ -87,7 +88,7 @@ def attribute(ensemble: Ensemble, batch: Batch, baseline: Sequence[Tensor]) -> A
 
     everyone = torch.arange(len(observed), device=observed.device)
     wanted = odds(ends, everyone) - odds(begins, everyone)
-    features = [torch.zeros_like(view, dtype=torch.float64) for view in views]
+    features = [torch.zeros_like(view, dtype=wide_type(view.device)) for view in views]
     left, steps = everyone, _FIRST_STEPS
     while len(left) and steps <= _MOST_STEPS:
         for rows in torch.split(left, max(1, _ROWS // steps)):
@@ -123,8 +124,9 @@ def _integrated(
         points.append(way.flatten(0, 1).requires_grad_())
     repeated = rows.repeat_interleave(steps)
     total = odds(log_probabilities(ensemble, points, observed[repeated]), repeated).sum()
+    wide = wide_type(rows.device)
     gradients = torch.autograd.grad(total, points, materialize_grads=True)
     return [
-        gradient.view(len(rows), steps, -1).double().mean(1) * (view[rows] - start[rows]).double()
+        gradient.view(len(rows), steps, -1).to(wide).mean(1) * (view[rows] - start[rows]).to(wide)
         for gradient, view, start in zip(gradients, views, starts, strict=True)
     ]

@@ -65,6 +65,7 @@ def decode(ensemble: Ensemble, likelihoods: Sequence[str], batch: Batch, streams
     sums: list[Tensor] = []
     squares: list[Tensor] = []
     latents = []
+    wide = wide_type(batch.observed.device)
     count = 2 * _PAIRS * len(ensemble.networks)
     for run, network in enumerate(ensemble.networks):
         posterior = network.posterior(batch.views, batch.observed)
@@ -72,7 +73,7 @@ def decode(ensemble: Ensemble, likelihoods: Sequence[str], batch: Batch, streams
         noise = streams.numpy("posterior", run).standard_normal((_PAIRS, network.latent_dim)).astype(np.float32)
         for draw in torch.from_numpy(np.concatenate([noise, -noise])).to(posterior.mean.device):
             outputs = decode_latent(network, reparameterise(posterior.mean, posterior.variance, draw), likelihoods)
-            means = [output.double() for output in outputs]
+            means = [output.to(wide) for output in outputs]
             sums = [total + mean for total, mean in zip(sums, means, strict=True)] if sums else means
             new = [mean.square() for mean in means]
             squares = [total + square for total, square in zip(squares, new, strict=True)] if squares else new
@@ -82,6 +83,11 @@ def decode(ensemble: Ensemble, likelihoods: Sequence[str], batch: Batch, streams
         for square, mean in zip(squares, averages, strict=True)
     ]
     return Decoded([mean.cpu().numpy() for mean in averages], variances, latents)
+
+
+def wide_type(device: torch.device) -> torch.dtype:
+    """Return the type of sums: float64 where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def decode_latent(network: Any, latent: Tensor, likelihoods: Sequence[str]) -> list[Tensor]:

@@ -358,3 +358,12 @@ def test_error_bars_need_to_be_measured_and_that_needs_samples(toy):
     keep = (alone & toy.observed).any(axis=1)
     with pytest.raises(DataError, match=r"view 'image' need at least 10 samples that have it and another view; 0 have"):
         model.calibrate_imputation(toy.take(keep), observed=alone[keep])
+
+
+def test_of_many_samples_evenly_spread_ones_lend_values(model, toy, monkeypatch):
+    monkeypatch.setattr("acova.training.imputer.MAX_DONORS", 50)
+    imputer = model._imputer()
+    arrays = imputer.scaled(toy)
+    donors = imputer.donors(arrays, toy.observed)
+    np.testing.assert_array_equal(donors.observed, toy.observed[::3])
+    np.testing.assert_array_equal(donors.views[1], arrays[1][::3])

@@ -105,8 +105,8 @@ class ImputationMixin:
         conformal, across folds; per feature from 200 entries on, else per view). So the error bars are checked on
         entries that no training saw. They hold for views that are missing as views were missing in X.
 
-        It costs `n_folds` fits of one run, and keeps the scaled samples in the model, also when it is saved. The result
-        of `fit` does not change.
+        It costs `n_folds` fits of one run, and keeps the scaled samples (of more than 3,000, evenly spread ones) in the
+        model, also when it is saved. The result of `fit` does not change.
 
         Parameters
         ----------

@@ -111,9 +111,8 @@ class Imputer:
 
     def donors(self, views: Sequence[Array], observed: NDArray[np.bool_]) -> Donors:
         """Return samples that lend values; of many, evenly spread ones."""
-        if len(observed) > MAX_DONORS:
-            rows = np.arange(MAX_DONORS) * len(observed) // MAX_DONORS
-            views, observed = [view[rows] for view in views], observed[rows]
+        rows = _spread(len(observed))
+        views, observed = [view[rows] for view in views], observed[rows]
         return Donors(views, observed, self.decode(views, observed))
 
     def decoded(self, views: Views) -> Iterator[list[NDArray[np.float64]]]:
@@ -167,7 +166,8 @@ class Imputer:
         lowest = np.array(
             [0.0 if np.nanmin(views.rows(v)) == 0 else -np.inf for v in range(views.n_views)]  # counts, shares, words
         )
-        arrays, observed = self.scaled(views), views.observed
+        rows = _spread(len(views))
+        arrays, observed = [array[rows] for array in self.scaled(views)], views.observed[rows]
         errors, checks = [Errors.learn(part) for part in held], [Check.of(part) for part in held]
         return CheckedImputer(self, Reference(arrays, observed, errors, checks, lowest))
 
@@ -219,6 +219,11 @@ def check_entries(who: str, views: Views, holdout: Holdout) -> None:
 
 def _read(tensors: Mapping[str, torch.Tensor], v: int, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
     return array_of(tensors, f"{v}.{name}", shape)
+
+
+def _spread(count: int) -> NDArray[np.intp]:
+    """Return the positions of the samples that lend values: all, or evenly spread ones."""
+    return np.arange(count) if count <= MAX_DONORS else np.arange(MAX_DONORS) * count // MAX_DONORS
 
 
 def _center(view: Array, seen: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -367,3 +367,32 @@ def test_of_many_samples_evenly_spread_ones_lend_values(model, toy, monkeypatch)
     donors = imputer.donors(arrays, toy.observed)
     np.testing.assert_array_equal(donors.observed, toy.observed[::3])
     np.testing.assert_array_equal(donors.views[1], arrays[1][::3])
+
+
+def test_counts_stay_above_zero_and_shares_between_zero_and_one():
+    rng = np.random.default_rng(0)
+    group = np.arange(90) % 2
+    shares = np.clip(np.where(group[:, None] == 1, 0.95, 0.05) + 0.1 * rng.normal(size=(90, 6)), 0, 1).round()
+    counts = rng.poisson(np.where(group == 1, 0.2, 4.0)[:, None], size=(90, 5)).astype(float)
+    observed = np.ones((90, 2), dtype=bool)
+    observed[:20, 0] = observed[20:40, 1] = False
+    settings = {**QUICK, "likelihood": ["bernoulli", "gaussian"], "standardize": "auto"}
+    model = ACOVA.from_settings(2, **settings).fit([shares, counts], observed=observed)
+    model.calibrate_imputation([shares, counts], observed=observed, n_folds=3)
+    filled, bounds = model.impute([shares, counts], observed=observed, quantiles=[0.02, 0.98])
+    for found in (filled, *bounds):
+        assert ((found[0] >= 0) & (found[0] <= 1)).all()
+        assert (found[1] >= 0).all()
+
+
+def test_views_that_stay_on_disk_are_refused(model, toy, tmp_path, monkeypatch):
+    from acova.data import StoredViews
+
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
+    complete = make_toy(n_samples=150, missing=0.0)[0]
+    for name, array in as_dict(complete).items():
+        np.save(tmp_path / f"{name}.npy", array)
+    stored = StoredViews.of(tmp_path)
+    with pytest.raises(DataError, match=r"give a piece at a time, such as views.read\(0, 1000\)"):
+        model.impute(stored)
+    np.testing.assert_array_equal(model.impute(stored.read(0, 9)).arrays[0], complete.arrays[0][:9])

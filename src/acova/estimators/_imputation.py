@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from acova.base import OptionError, Streams
+from acova.base import DataError, OptionError, Streams
 from acova.base.errors import check_number
 from acova.base.seeds import draw_seed
 from acova.data import StoredViews, Views
@@ -271,8 +271,13 @@ class ImputationMixin:
     def _views_to_impute(self, X: Any, observed: Any, what: str) -> Views:
         self._check_decodes(what)
         views: Views | StoredViews = self._views_to_predict(X, observed)  # type: ignore[attr-defined]
-        in_memory: Views = self._in_memory(views, f"{what} works on arrays")  # type: ignore[attr-defined]
-        return in_memory
+        if isinstance(views, StoredViews):
+            msg = (
+                f"{type(self).__name__}.{what}: this is computed in memory, but these views stay on disk "
+                f"({views.nbytes / 2**30:.1f} GiB); give a piece at a time, such as views.read(0, 1000)."
+            )
+            raise DataError(msg)
+        return views
 
     def _imputer(self) -> Imputer:
         streams = Streams(self._seed_of_fit).child("imputation")

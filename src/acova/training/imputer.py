@@ -195,13 +195,19 @@ class CheckedImputer:
                     v, np.tensordot(errors.weights, predicted, axes=1) + self._donors.centers[v]
                 )
                 scale = errors.scale(decoded.variances[v]) * self._plain.scaling.affine(v)[1]
-                found.append((np.maximum(mean, self.reference.lowest[v]), scale))
+                found.append((self._bounded(v, mean), scale))
             yield found
 
     def quantile(self, v: int, level: float, mean: Array, scale: Array) -> NDArray[np.float64]:
         """Return a quantile of the values of view v, given their mean and the scale of their errors."""
-        found = mean + scale * self.reference.errors[v].quantile(level)
-        return np.asarray(np.maximum(found, self.reference.lowest[v]))
+        return self._bounded(v, mean + scale * self.reference.errors[v].quantile(level))
+
+    def _bounded(self, v: int, values: Array) -> NDArray[np.float64]:
+        """Return values that the view can have: not below its least one, and for Bernoulli features from 0 to 1."""
+        if self._plain.likelihoods[v] == "bernoulli":
+            center, scale = self._plain.scaling.affine(v)
+            return np.clip(values, center, center + scale)
+        return np.asarray(np.maximum(values, self.reference.lowest[v]))
 
 
 def check_entries(who: str, views: Views, holdout: Holdout) -> None:

@@ -57,6 +57,28 @@ def folder(tmp_path):
     return path
 
 
+def test_impute_writes_a_table_per_view_and_their_error_bars(acova, folder, tmp_path):
+    assert acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", *SMALL)[0] == 0
+    command = ["impute", tmp_path / "run", folder, "--out", tmp_path / "whole"]
+    code, _, err = acova(*command, "--std")
+    assert (code, "call calibrate_imputation(X)" in err) == (2, True)
+    code, out, err = acova(*command, "--std", "--quantiles", "0.05,0.95", "--calibrate")
+    assert (code, err) == (0, "")
+    assert "Held-out entries" in out
+    endings = ("", ".std", ".q0.05", ".q0.95")
+    names = {"image", "text", "sound"}
+    assert {path.name for path in (tmp_path / "whole").iterdir()} == {f"{n}{end}.csv" for n in names for end in endings}
+    given = pd.read_csv(folder / "text.csv", index_col="id")
+    read = {end: pd.read_csv(tmp_path / "whole" / f"text{end}.csv", index_col="sample") for end in endings}
+    assert not read[""].isna().any(axis=None)
+    pd.testing.assert_frame_equal(read[""].loc[given.index], given, check_names=False, rtol=1e-12)
+    missing = read[""].index.difference(given.index)
+    assert (read[".std"].loc[missing] > 0).all(axis=None)
+    assert (read[".q0.05"].loc[missing] <= read[".q0.95"].loc[missing]).all(axis=None)
+    code, _, err = acova(*command)
+    assert (code, "already exists" in err) == (2, True)
+
+
 def test_fit_then_predict_on_a_folder_of_tables(acova, folder, tmp_path):
     code, out, err = acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", *SMALL)
     assert (code, err) == (0, "")
@@ -172,6 +194,8 @@ BAD_CALLS = {
     "demo's seed": (["demo", "--seed", "-1", "--out", "r"], "--seed must be an integer at least 0; got -1"),
     "demo's place": (["demo", "--out", "/proc/none/r"], "writing /proc/none/r/report.html failed"),
     "unknown device": (["predict", "nothing", "digits", "--out", "l.csv", "--device", "gpu"], "device must be 'auto'"),
+    "no levels": (["impute", "nothing", "digits", "--out", "l", "--quantiles", "x"], "numbers separated by commas"),
+    "no run to impute": (["impute", "nothing", "digits", "--out", "l"], "no run folder"),
     "no run": (["predict", "nothing", "digits", "--out", "l.csv"], "no run folder"),
 }
 

@@ -13,12 +13,13 @@ from sklearn.exceptions import NotFittedError
 from acova import ACOVA, BSV
 from acova.base import DataError, FileError, OptionError
 from acova.data import Summary, Views
+from acova.data.profiles import effects
 from acova.estimators import make_method
 from acova.estimators.registry import method_class
 from acova.plots import ClusterDisplay
 from acova.report import render_report
 from acova.report.numbers import fixed, number, percent
-from acova.report.profiles import cluster_profiles, effects
+from acova.report.profiles import cluster_profiles
 from acova.report.samples import choose_samples, sample_columns
 from acova.report.svg import convergence_chart
 from acova.report.words import correlation_words, effective_views, training_checks

@@ -8,7 +8,8 @@ from scipy import sparse
 from acova import ACOVA, Concat
 from acova.base import DataError
 from acova.data import StoredViews, Views
-from acova.data.scaling import Scaling, features_of, observed_counts, scaled_moments
+from acova.data.census import Census
+from acova.data.scaling import Scaling, features_of, scaled_moments
 from acova.data.sparse import SparseTable
 from acova.data.summary import Summary
 
@@ -210,7 +211,7 @@ def test_scaling_and_statistics_are_those_of_the_dense_matrix(kind, monkeypatch)
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
     for one, other in zip(scaled_moments(stored, ours), scaled_moments(dense, theirs), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(observed_counts(stored), observed.sum(axis=0))
+    np.testing.assert_array_equal(Census.of(stored).rows, observed.sum(axis=0))
     for one, other in zip(features_of(stored), features_of(dense), strict=True):
         np.testing.assert_array_equal(one.low, other.low)
         np.testing.assert_array_equal(one.high, other.high)

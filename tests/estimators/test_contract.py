@@ -29,6 +29,7 @@ from acova.estimators import list_methods, load_method, make_method
 from acova.estimators._tables import TableClusterer
 from acova.estimators.registry import HOMES, METHODS
 from acova.metrics import clustering_accuracy
+from acova.networks import MultiViewVAE
 from conftest import AnotherKMeans, make_toy
 
 JUNK = [1e6, np.nan]
@@ -58,6 +59,41 @@ def model(name, toy):
 
 def as_dict(views: Views) -> dict[str, np.ndarray]:
     return dict(zip(views.names, views.arrays, strict=True))
+
+
+def test_a_method_imputes_or_says_that_it_cannot(model, toy):
+    views, _ = toy
+    if isinstance(getattr(getattr(model, "_ensemble", None), "network", None), MultiViewVAE):
+        filled = model.impute(views)
+        for v, array in enumerate(filled.arrays):
+            np.testing.assert_array_equal(array[views.observed[:, v]], views.rows(v))
+            assert np.isfinite(array).all()
+        mean, std = model.posterior(views)
+        np.testing.assert_array_equal(mean, model.transform(views))
+        assert (std > 0).all()
+        assert model.sample(3, random_state=0)[1].shape == (3,)
+        np.testing.assert_array_equal(model.explain(views).samples["label"], model.predict(views))
+        return
+    calls = [lambda: model.posterior(views), model.sample, lambda: model.calibrate_imputation(views)]
+    calls.append(lambda: model.explain(views))
+    if callable(model.impute):  # elsewhere it is a setting
+        calls.append(lambda: model.impute(views))
+    for call in calls:
+        with pytest.raises(OptionError, match="needs a network that fuses and decodes the views"):
+            call()
+
+
+def test_clusters_have_profiles_and_may_have_names(model, toy):
+    profiles = model.cluster_profiles()
+    assert len(profiles) == 3 * sum(toy[0].sizes)
+    assert (profiles["effect"].abs().groupby(profiles["cluster"]).max() > 1).all()
+    plain = model.assignments()
+    try:
+        table = model.rename_clusters(["a", "b", "c"]).assignments()
+    finally:
+        model.cluster_names_ = None
+    np.testing.assert_array_equal(table["cluster"], np.array(["a", "b", "c"])[table["label"]])
+    pd.testing.assert_frame_equal(table.drop(columns="cluster"), plain)
 
 
 @pytest.mark.parametrize("junk", JUNK)

@@ -85,7 +85,7 @@ def predict(
     if annotated:
         _annotate(model, Path(data), out, layer or model.provenance_.get("layer"))
         return
-    reading = _reading(given, {} if stream or data in dataset_names() else model.provenance_)
+    reading = reading_as_fitted("predict", given, {} if stream or data in dataset_names() else model.provenance_)
     views, _ = load(data, reading, stream=stream, categories=model.categories_)
     sizes: list[pd.DataFrame] = []
     with new_file(out) as part:
@@ -94,14 +94,14 @@ def predict(
     say(f"Labels of {len(views)} samples: {out}")
 
 
-def _reading(given: "Mapping[str, Any]", fitted: "Mapping[str, Any]") -> "Reading":
+def reading_as_fitted(who: str, given: "Mapping[str, Any]", fitted: "Mapping[str, Any]") -> "Reading":
     """Return how tables are read: as the options say, else as in the fit, which is said.
 
     Samples to drop are those of the fit alone.
     """
     words = {name: [] if value == ["none"] else value for name, value in given.items() if value}
     left = [name for name in READING if name not in words and name != "drop_sample" and fitted.get(name)]
-    reading = reading_of("predict", **words, **{name: fitted[name] for name in left})
+    reading = reading_of(who, **words, **{name: fitted[name] for name in left})
     taken = {name: value for name, value in reading.given().items() if name in left}
     if taken:
         shown = [

@@ -264,7 +264,7 @@ class CPSPAN(DeepClusterer):
         self.prototypes = prototypes
         self.instance_weight = instance_weight
         self.prototype_weight = prototype_weight
-        self.impute = impute
+        self.impute = impute  # type: ignore[method-assign, assignment]  # a setting here, not the method
         self.drop_last = drop_last
         self.oracle_leak = oracle_leak
         self.patience = patience

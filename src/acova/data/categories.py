@@ -117,10 +117,11 @@ def _labels(values: pd.Series) -> NDArray[Any]:
     """Return each cell as text, None where it is empty; 2.0 is '2', so that it does not matter how a file was read."""
     empty = values.isna().to_numpy()
     cells = values.astype(object).to_numpy()
-    return np.array([None if gone else _label(cell) for gone, cell in zip(empty, cells, strict=True)], dtype=object)
+    return np.array([None if gone else label_text(cell) for gone, cell in zip(empty, cells, strict=True)], dtype=object)
 
 
-def _label(cell: Any) -> str:
+def label_text(cell: Any) -> str:
+    """Return a category as the encoding names it."""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
@@ -128,7 +129,7 @@ def _categories(values: pd.Series, labels: NDArray[Any]) -> tuple[str, ...]:
     """Return the categories that occur: in their declared order, or sorted."""
     there = {label for label in labels if label is not None}
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return tuple(label for label in map(_label, values.cat.categories) if label in there)
+        return tuple(label for label in map(label_text, values.cat.categories) if label in there)
     return tuple(sorted(there))
 
 

@@ -54,6 +54,8 @@ class Scaling:
         How covariates become numbers; with them, what they explain of the scaled features is taken off.
     effects : tuple of arrays of shape (C, n_features_of_view)
         By how much a scaled feature changes with the covariates.
+    lengths : tuple of float
+        Mean length of the rows that are brought to length 1, else 1; empty in runs that were saved without them.
     """
 
     centers: tuple[NDArray[np.float64], ...]
@@ -66,6 +68,7 @@ class Scaling:
     totals: tuple[float, ...] = ()
     covariates: Covariates | None = None
     effects: tuple[NDArray[np.float64], ...] = ()
+    lengths: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", tuple(self.limits) or (np.inf,) * len(self.centers))
@@ -105,8 +108,8 @@ class Scaling:
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
         maps = _of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
-        centers, scales, unit_rows, limits, totals = zip(*maps, strict=True)
-        return cls(centers, scales, unit_rows, limits, totals=totals)
+        centers, scales, unit_rows, limits, totals, lengths = zip(*maps, strict=True)
+        return cls(centers, scales, unit_rows, limits, totals=totals, lengths=lengths)
 
     def adjusted(self, views: Views) -> "Scaling":
         """Return the same with the effects of the covariates of these views, learned from observed rows."""
@@ -144,6 +147,25 @@ class Scaling:
         """Return scaled rows of view v, with NaN in empty cells."""
         return _shortened((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
 
+    def with_marks(self, tables: Sequence[FloatArray], observed: NDArray[np.bool_]) -> list[NDArray[np.float32]]:
+        """Return scaled views with NaN in empty cells as networks take them: cells completed, and marks behind them."""
+        empty = [np.isnan(table) & seen[:, None] for table, seen in zip(tables, observed.T, strict=True)]
+        completed = [np.nan_to_num(table) for table in tables]
+        if any(cells.any() for cells in empty):
+            if self.joint is not None:
+                known = [np.where(seen[:, None], t, np.nan) for t, seen in zip(tables, observed.T, strict=True)]
+                done = self.joint.completed(known)
+            else:
+                completions = self.completions or (None,) * len(tables)
+                done = [
+                    np.nan_to_num(t) if c is None else c.completed(t) for t, c in zip(tables, completions, strict=True)
+                ]
+            triples = zip(empty, done, completed, strict=True)
+            completed = [np.where(cells, filled, table) for cells, filled, table in triples]
+        marks = self.marks or (False,) * len(tables)
+        pairs = zip(completed, empty, marks, strict=True)
+        return [(np.hstack([t, cells]) if marked else t).astype(np.float32) for t, cells, marked in pairs]
+
     def with_means(self, means: Sequence[NDArray[np.float64]]) -> "Scaling":
         """Return the same with the means of columns, as the data have them, for views without a completion."""
         known = self.completions or (None,) * len(self.centers)
@@ -162,6 +184,26 @@ class Scaling:
         if self.totals and self.totals[v]:
             return log_counts(rows, self.totals[v])
         return _unit(rows) if self.unit_rows[v] else rows
+
+    def affine(self, v: int) -> Affine:
+        """Return center and scale with ``x = center + scale * scaled``, in the units of the data.
+
+        Rows that are brought to length 1 have lost their own length; here they all have the mean length.
+        """
+        if self.totals and self.totals[v]:
+            msg = (
+                "Scaling: logarithms of counts cannot be given in the units of the data, because the sum of a missing "
+                "row is not known; use standardize='auto' for this view."
+            )
+            raise DataError(msg)
+        if self.unit_rows[v] and not self.lengths:
+            msg = (
+                "Scaling: this run was saved without the lengths of its rows, so values cannot be given in the units "
+                "of the data; fit again."
+            )
+            raise DataError(msg)
+        length = self.lengths[v] if self.unit_rows[v] else 1.0
+        return self.centers[v] * length, self.scales[v] * length
 
 
 def suited_kinds(
@@ -341,6 +383,7 @@ class _Map(NamedTuple):
     unit_rows: bool = False
     limit: float = np.inf
     total: float = 0.0
+    length: float = 1.0
 
 
 def _of_usual_rows(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> list[_Map]:
@@ -455,16 +498,20 @@ class _ByViewFromItsLeast(_ByView):
 class _ByDirection:
     def __init__(self, size: int) -> None:
         self._scaler = StandardScaler()
+        self._rows, self._lengths = 0, 0.0
 
     def add(self, rows: FloatArray) -> None:
         add_moments(self._scaler, _unit(rows))
+        self._rows += len(rows)
+        self._lengths += float(_row_lengths(rows.astype(np.float64, copy=False)).sum())
 
     def result(self, name: str) -> _Map:
         _check_seen(name, hasattr(self._scaler, "mean_"))
         # The scaler takes constant features, up to rounding, for ones of scale 1.
         varies = self._scaler.scale_ != 1.0
         spread = np.sqrt(np.where(varies, self._scaler.var_, 0.0).mean())
-        return _Map(self._scaler.mean_, np.full_like(self._scaler.mean_, spread or 1.0), unit_rows=True)
+        scale = np.full_like(self._scaler.mean_, spread or 1.0)
+        return _Map(self._scaler.mean_, scale, unit_rows=True, length=self._lengths / self._rows)
 
 
 class _ByCounts:

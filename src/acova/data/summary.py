@@ -25,6 +25,8 @@ class Summary:
         Samples of each cluster that have the view.
     means, stds : tuple of V arrays of shape (K, n_features_of_view)
         Of the cells of a cluster's samples that are not empty, in the units of the data; NaN where there are none.
+    zeros : tuple of V arrays of shape (K, n_features_of_view)
+        Share of these cells that are 0; empty in runs that were saved without it.
     """
 
     patterns: NDArray[np.bool_]
@@ -32,6 +34,7 @@ class Summary:
     rows: NDArray[np.int64]
     means: tuple[Floats, ...]
     stds: tuple[Floats, ...]
+    zeros: tuple[Floats, ...] = ()
 
     @classmethod
     def of(cls, views: Views | StoredViews, labels: NDArray[np.int64], n_clusters: int) -> "Summary":
@@ -57,8 +60,8 @@ class Summary:
             piece = labels_between(labels, start, stop)
             for v, moment in enumerate(moments):
                 moment.add(block.rows(v), piece[block.observed[:, v]])
-        means, stds = zip(*(moment.result() for moment in moments), strict=True)
-        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds)
+        means, stds, zeros = zip(*(moment.result() for moment in moments), strict=True)
+        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds, zeros)
 
     @property
     def column_means(self) -> tuple[Floats, ...]:
@@ -99,11 +102,11 @@ def count_patterns(
 
 
 class _Moments:
-    """Count, mean and standard deviation of every feature in every cluster, from rows that come in blocks."""
+    """Count, mean, spread and share of zeros of every feature in every cluster, from rows that come in blocks."""
 
     def __init__(self, n_clusters: int, size: int) -> None:
         self.counts = np.zeros(n_clusters, dtype=np.int64)
-        self._sums, self._squares, self._empty = np.zeros((3, n_clusters, size))
+        self._sums, self._squares, self._empty, self._zeros = np.zeros((4, n_clusters, size))
         self._shift: NDArray[np.floating] | None = None
 
     def add(self, rows: NDArray[np.floating], labels: NDArray[np.int64]) -> None:
@@ -113,6 +116,7 @@ class _Moments:
         member = (labels == np.arange(len(self.counts))[:, None]).astype(np.float64)
         self.counts += member.sum(axis=1).astype(np.int64)
         empty = np.isnan(rows)
+        self._zeros += member @ (rows == 0)
         if self._shift is None:
             self._shift = _column_means(rows, empty)  # squares of far values would drown their differences
         rows -= self._shift
@@ -122,13 +126,14 @@ class _Moments:
         self._sums += member @ rows
         self._squares += member @ np.square(rows)
 
-    def result(self) -> tuple[Floats, Floats]:
+    def result(self) -> tuple[Floats, Floats, Floats]:
         shift = 0.0 if self._shift is None else self._shift
         cells = self.counts[:, None] - self._empty
         with np.errstate(invalid="ignore", divide="ignore"):
             means = self._sums / cells
             spread = self._squares / cells - np.square(means)
-        return means + shift, np.sqrt(np.maximum(spread, 0))
+            zeros = self._zeros / cells
+        return means + shift, np.sqrt(np.maximum(spread, 0)), zeros
 
 
 def _column_means(rows: NDArray[np.floating], empty: NDArray[np.bool_]) -> NDArray[np.floating]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from acova.compared.mvp import MVP
     from acova.compared.pmimc import PMIMC
     from acova.estimators._deep import DeepClusterer
+    from acova.estimators._explanation import Explanation
     from acova.estimators._settings import Training
     from acova.estimators.acova import ACOVA
     from acova.estimators.agreement_graph import AgreementGraph
@@ -36,6 +37,7 @@ __all__ = [
     "CoDE",
     "Concat",
     "DeepClusterer",
+    "Explanation",
     "KNNImpute",
     "MoE",
     "Training",
@@ -48,6 +50,7 @@ __all__ = [
 
 _HOMES = {
     "DeepClusterer": "acova.estimators._deep",
+    "Explanation": "acova.estimators._explanation",
     "Training": "acova.estimators._settings",
     "fit_many": "acova.estimators.many",
     **dict.fromkeys(("PRESETS", "RECIPES"), "acova.estimators.recipes"),

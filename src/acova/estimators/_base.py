@@ -23,6 +23,8 @@ from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._imputation import ImputationMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
@@ -33,7 +35,7 @@ from acova.training.method import refusal_of_disk
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(ClusterMixin, BaseEstimator):
+class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -254,7 +256,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         census.check(who, views)
         empty = zip(views.names, census.empty, strict=True)
         self.empty_cells_ = {name: int(counts.sum()) for name, counts in empty if counts.any()}
-        self.view_names_ = list(views.names)
+        self.view_names_, self.cluster_names_ = list(views.names), None
         self.view_sizes_ = views.sizes
         known = getattr(views, "categories", ())  # views on disk hold numbers only
         self.categories_ = {name: dict(found) for name, found in zip(views.names, known, strict=False) if found}

@@ -281,7 +281,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Make trained networks the result."""
         for network in ensemble.networks:
             network.requires_grad_(False)
-        self._ensemble, self.network_ = ensemble, ensemble.network
+        self._ensemble, self.network_, self._reference = ensemble, ensemble.network, None
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim
@@ -367,7 +367,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             views = self._views_to_predict(X, observed)
             inferred = infer_chunks(self._ensemble, self._scaling, views)
             index, parts = views.index, ((part.probabilities, part.weights, part.agreement) for part in inferred)
-        yield from tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
+        tables = tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
+        yield from map(self._named, tables)
 
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         views = super()._views_to_predict(X, observed)

@@ -136,7 +136,7 @@ class TableClusterer(MultiViewClusterer):
         return self.labels_[:, None]
 
     def _told(self, labels: NDArray[np.int64], index: pd.Index) -> pd.DataFrame:
-        return pd.DataFrame({"label": self._picked(labels)}, index=index)
+        return self._named(pd.DataFrame({"label": self._picked(labels)}, index=index))
 
     def _picked(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return one label per sample from those of all tables, (n, tables)."""

@@ -241,7 +241,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
             placed, index = _Placed(self.probabilities_, self.view_weights_, self.latent_), self.index_
         else:
             placed, index = self._placed(X, observed)
-        yield table_of_assignments(index, placed.probabilities, placed.weights, self.view_names_)
+        yield self._named(table_of_assignments(index, placed.probabilities, placed.weights, self.view_names_))
 
     # --- fitting --------------------------------------------------------------------------------
 

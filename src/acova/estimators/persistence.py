@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_")
 _LATER: dict[str, Any] = {
+    "cluster_names_": None,
     "warnings_": [],
     "empty_cells_": {},
     **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
@@ -44,6 +45,7 @@ _TYPES: dict[str, Any] = {
     "_columns": tuple[tuple[str, ...] | None, ...],
     "provenance_": dict[str, Any],
     "empty_cells_": dict[str, int],
+    "cluster_names_": list[str] | None,
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -91,6 +93,7 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
         "limits": [limit if limit < np.inf else None for limit in model._scaling.limits],
         "totals": model._scaling.totals,
         "covariates": None if model._scaling.covariates is None else asdict(model._scaling.covariates),
+        "row_lengths": model._scaling.lengths,
         "categories": model.categories_,
         "feature_names": getattr(model, "feature_names_in_", None),
         "index": index_to_json(model.index_),
@@ -140,16 +143,16 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
     limits = tuple(np.inf if limit is None else limit for limit in config.limits)
-    unit_rows = tuple(config.unit_rows or [False] * len(sizes))
+    unit_rows, lengths = tuple(config.unit_rows or [False] * len(sizes)), tuple(config.row_lengths)
     totals = tuple(config.totals or [0.0] * len(sizes))
     effects: tuple[Any, ...] = ()
     if config.covariates is not None:
         count = config.covariates.n_encoded
         effects = tuple(array_of(tensors, f"effect.{v}", (count, size)) for v, size in enumerate(sizes))
     model.summary_ = _summary(tensors, sizes, model.n_clusters)
-    model._scaling = Scaling(
-        centers, scales, unit_rows, limits, *_completions(model, tensors), totals, config.covariates, effects
-    ).with_means(model.summary_.column_means)
+    of_cells, of_covariates = _completions(model, tensors), (config.covariates, effects)
+    scaling = Scaling(centers, scales, unit_rows, limits, *of_cells, totals, *of_covariates, lengths)
+    model._scaling = scaling.with_means(model.summary_.column_means)
     model.settings_ = _settings_of_fit(model, config)
     model._unpack(tensors, config.rest)
     return model
@@ -192,6 +195,8 @@ def _check_views(model: "MultiViewClusterer", config: Config) -> None:
         _check_length("limits", config.limits, len(names))
     if config.totals is not None:
         _check_length("totals", config.totals, len(names))
+    if config.row_lengths:
+        _check_length("row_lengths", config.row_lengths, len(names))
     likelihoods = getattr(model, "_likelihoods", None)
     if likelihoods is not None:
         _check_length("_likelihoods", likelihoods, len(names))
@@ -249,6 +254,7 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
+    tensors |= model._packed_reference()
     return tensors, {"reference": ensemble.reference}
 
 
@@ -287,6 +293,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         load_weights(network, weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
+    model._unpack_reference(tensors)
 
 
 def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:
@@ -326,6 +333,7 @@ def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
     arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
     for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
         arrays |= {f"means.{v}": mean, f"stds.{v}": std}
+    arrays |= {f"zeros.{v}": share for v, share in enumerate(summary.zeros)}
     return {f"summary.{name}": torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -333,11 +341,13 @@ def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: in
     patterns = array_of(tensors, "summary.patterns", (-1, len(sizes)), "b")
     counts = array_of(tensors, "summary.counts", (len(patterns),), "i")
     rows = array_of(tensors, "summary.rows", (n_clusters, len(sizes)), "i")
-    means, stds = (
+    means, stds, zeros = (
         tuple(array_of(tensors, f"summary.{kind}.{v}", (n_clusters, size)) for v, size in enumerate(sizes))
-        for kind in ("means", "stds")
+        if kind != "zeros" or "summary.zeros.0" in tensors
+        else ()
+        for kind in ("means", "stds", "zeros")
     )
-    return Summary(patterns, counts, rows, means, stds)
+    return Summary(patterns, counts, rows, means, stds, zeros)
 
 
 def to_json(value: Any) -> Any:

@@ -81,6 +81,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         edges=CONFIDENCE_EDGES,
         warnings=[str(text) for text in getattr(model, "warnings_", ())],
         influence=_influence(model),
+        imputation=_imputation(model),
         weights=weights,
         heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=0.0) or 1.0,
         correlation=_correlation(model),
@@ -193,6 +194,21 @@ def _influence(model: Any) -> list[dict[str, Any]] | None:
         return None
     rows = zip(model.view_names_, *(np.asarray(column).tolist() for column in columns), strict=True)
     return [{"name": name, "support": support, "changed": changed} for name, support, changed in rows]
+
+
+def _imputation(model: Any) -> list[dict[str, Any]] | None:
+    """Return how well held-out entries of each view were imputed; None where that was not measured."""
+    if model._reference is None:
+        return None
+    return [
+        {
+            "name": name,
+            "entries": int(row["entries"]),
+            "explained": row["explained"],
+            "covered": {level: row[f"coverage_{level}"] for level in (50, 80, 90, 95)},
+        }
+        for name, row in model.imputation_report().iterrows()
+    ]
 
 
 def _weights(model: Any, labels: Any) -> list[list[float | None]] | None:

@@ -57,6 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     limits: list[Annotated[float, msgspec.Meta(gt=0)] | None] = []
     totals: list[float] | None = None
     covariates: Covariates | None = None
+    row_lengths: list[float] = []
     categories: dict[str, dict[str, list[str]]] = {}
     feature_names: list[str] | None = None
     on_disk: list[str] = []

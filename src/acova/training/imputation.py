@@ -1,0 +1,169 @@
+"""How far imputed values are off: experts weighed, and errors measured, on entries that the training did not see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from acova.training.holdout import Array, Held
+
+LEVELS = np.arange(1, 200) / 200
+"""Levels at which quantiles of the errors are kept."""
+NOMINAL = (0.5, 0.8, 0.9, 0.95)
+"""Intervals whose coverage is reported."""
+_COVERED = tuple(f"coverage_{100 * nominal:.0f}" for nominal in NOMINAL)
+_OWN_QUANTILES = 200
+"""Held-out entries from which on every feature has quantiles of its own."""
+_PRIOR_ROWS = 10
+"""Held-out entries that the view's mean error counts for in the error of each feature."""
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How a view's entries differ from what is predicted of them, in scaled units.
+
+    Attributes
+    ----------
+    weights : array of shape (C,)
+        How much each expert counts; none counts less than nothing.
+    residual : array of shape (P,)
+        Variance of the errors beyond that of what is decoded.
+    quantiles : array of shape (199, P) or (199, 1)
+        Of the errors in units of their standard deviation, for each feature or for all of them.
+    spread : float
+        Their standard deviation in these units, about 1.
+    """
+
+    weights: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    quantiles: NDArray[np.float64]
+    spread: float
+
+    @classmethod
+    def learn(cls, held: Held) -> "Errors":
+        """Weigh the experts and measure the errors of their sum; no fold is measured by what was learned from it."""
+        normalised = np.zeros(held.truth.shape)
+        for fold in np.unique(held.folds):
+            rest, mine = held.take(held.folds != fold), held.take(held.folds == fold)
+            weights = stack(rest)
+            residual = residual_variance(rest, weights)
+            normalised[held.folds == fold] = (mine.truth - mine.stacked(weights)) / np.sqrt(mine.variance + residual)
+        weights = stack(held)
+        spread = float(np.sqrt((held.shares * np.square(np.nan_to_num(normalised))).sum(axis=0).mean()))
+        return cls(weights, residual_variance(held, weights), conformal_quantiles(normalised, held.weights), spread)
+
+    def scale(self, variance: Array) -> NDArray[np.float64]:
+        """Return the standard deviation of the errors given the variance of what is decoded, (n, P)."""
+        return np.asarray(np.sqrt(variance + self.residual))
+
+    def quantile(self, level: float) -> NDArray[np.float64]:
+        """Return the quantile of the errors in units of their scale, (P,) or (1,); between two levels the outer one."""
+        place = level * (len(LEVELS) + 1) - 1
+        place = np.floor(place + 1e-9) if level < 0.5 else np.ceil(place - 1e-9)
+        found: NDArray[np.float64] = self.quantiles[int(np.clip(place, 0, len(LEVELS) - 1))]
+        return found
+
+
+def stack(held: Held) -> NDArray[np.float64]:
+    """Return the weights of the experts, not negative, whose sum has the smallest squared error."""
+    count, known = len(held.predicted), ~np.isnan(held.truth)
+    roots = np.sqrt(held.weights)[:, None] * known
+    flat = (held.predicted * roots).reshape(count, -1).astype(np.float64)
+    gram = flat @ flat.T
+    gram += 1e-6 * max(float(np.trace(gram)) / count, _TINY) * np.eye(count)
+    factor = np.linalg.cholesky(gram)
+    target = np.linalg.solve(factor, flat @ (np.nan_to_num(held.truth) * roots).ravel())
+    weights: NDArray[np.float64] = nnls(factor.T, target)[0]
+    return weights
+
+
+def residual_variance(held: Held, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the variance of every feature's error beyond that of what is decoded, drawn to the view's mean."""
+    shares = held.shares
+    own = (shares * np.square(np.nan_to_num(held.truth - held.stacked(weights)))).sum(axis=0)
+    effective = 1 / np.maximum(np.square(shares).sum(axis=0), 1 / max(len(held.truth), 1))
+    drawn = (effective * own + _PRIOR_ROWS * own.mean()) / (effective + _PRIOR_ROWS)
+    beyond = np.maximum(drawn - (shares * held.variance).sum(axis=0), np.maximum(0.1 * drawn, _TINY))
+    return np.asarray(beyond)
+
+
+def conformal_quantiles(normalised: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return quantiles of errors (n, P) at all levels, (L, P) or of all features together (L, 1).
+
+    A new entry is one more among the held-out ones, anywhere in their order; so quantiles above the middle are looked
+    for among n + 1 entries of which one is larger than all, and those below the middle likewise. Few entries are
+    taken with both signs: the interval between two opposite levels is then that of the absolute errors, for which one
+    more entry counts once instead of twice.
+    """
+    n_rows, width = normalised.shape
+    mass = np.where(np.isnan(normalised), 0.0, weights[:, None])
+    extra = weights.mean()
+    if n_rows < _OWN_QUANTILES:
+        mass = np.concatenate([mass, mass]).reshape(-1, 1) / (2 * width)
+        normalised = np.concatenate([normalised, -normalised]).reshape(-1, 1)
+        extra /= 2
+    order = np.argsort(normalised, axis=0, kind="stable")  # NaN come last
+    ordered, mass = np.take_along_axis(normalised, order, axis=0), np.take_along_axis(mass, order, axis=0)
+    last = np.maximum((~np.isnan(ordered)).sum(axis=0) - 1, 0)
+    total = mass.sum(axis=0) + extra
+    below, above = np.cumsum(mass, axis=0) / total, np.cumsum(mass[::-1], axis=0)[::-1] / total
+    quantiles = np.empty((len(LEVELS), normalised.shape[1]))
+    for place, level in enumerate(LEVELS):
+        if level >= 0.5:
+            at = np.minimum((below < level - 1e-12).sum(axis=0), last)
+        else:
+            at = np.maximum((above >= 1 - level - 1e-12).sum(axis=0) - 1, 0)
+        quantiles[place] = np.take_along_axis(ordered, at[None], axis=0)[0]
+    return np.nan_to_num(quantiles)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a view's held-out entries say of its features, each (P,), in scaled units.
+
+    Attributes
+    ----------
+    squared_error, baseline : arrays of shape (P,)
+        Mean squared error of what is imputed, and of the feature's mean.
+    inside : array of shape (4, P)
+        Share of the entries inside the intervals of `NOMINAL`.
+    n_entries : int
+    """
+
+    squared_error: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+    inside: NDArray[np.float64]
+    n_entries: int
+
+    @classmethod
+    def of(cls, held: Held) -> "Check":
+        """Predict the entries of every fold by weights, and cover them by intervals, learned from the other folds."""
+        squares, inside = np.zeros(held.truth.shape), np.zeros((len(NOMINAL), *held.truth.shape))
+        for fold in np.unique(held.folds):
+            mine = held.folds == fold
+            part, errors = held.take(mine), Errors.learn(held.take(~mine))
+            gap, scale = part.truth - part.stacked(errors.weights), errors.scale(part.variance)
+            squares[mine] = np.square(np.nan_to_num(gap))
+            for number, nominal in enumerate(NOMINAL):
+                low, high = (errors.quantile((1 + sign * nominal) / 2) * scale for sign in (-1, 1))
+                inside[number, mine] = (low <= gap) & (gap <= high)
+        shares = held.shares
+        baseline = (shares * np.square(np.nan_to_num(held.truth))).sum(axis=0)
+        return cls((shares * squares).sum(axis=0), baseline, (shares * inside).sum(axis=1), len(held.truth))
+
+    def of_view(self) -> dict[str, float]:
+        """Return the figures of the view as a whole, after scaling."""
+        explained = 1 - self.squared_error.sum() / max(self.baseline.sum(), _TINY)
+        means = {"rmse": float(np.sqrt(self.squared_error.mean())), "explained": float(explained)}
+        return {"entries": self.n_entries, **means, **dict(zip(_COVERED, self.inside.mean(axis=1), strict=True))}
+
+    def of_features(self, units: NDArray[np.float64], names: Sequence[str] | None) -> pd.DataFrame:
+        """Return a row per feature, its error in units of the data (P,)."""
+        explained = 1 - self.squared_error / np.maximum(self.baseline, _TINY)
+        table = {"entries": self.n_entries, "rmse": np.sqrt(self.squared_error) * units, "explained": explained}
+        covered = dict(zip(_COVERED, self.inside, strict=True))
+        return pd.DataFrame({**table, **covered}, index=pd.Index(names or range(len(units))))

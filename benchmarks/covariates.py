@@ -4,7 +4,7 @@
     python benchmarks/covariates.py pbmc_mosaic_counts.npz --standardize counts --seeds 0 1
 
 ``made`` draws three Gaussian clusters in two views and adds a shift of every feature for each of two batches, once
-where both batches hold the same clusters and once where a cluster is four times as frequent in one. A file is an
+where both batches hold the same clusters and once where clusters are up to four times as frequent in one. A file is an
 ``.npz`` with ``view_0``, ``view_1``, …, ``labels`` and ``batch``. Every fit is one run (``n_init=1``) with the default
 settings otherwise. A line per fit gives ACC, NMI, and two measures of how well batches mix in the latent space: the
 silhouette of the batches (0: mixed, 1: apart), and how much more frequent a sample's own batch is among its 30 nearest

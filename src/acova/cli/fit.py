@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acova.base import AcovaError, FileError, OptionError
-from acova.cli.arguments import Drop, Holes, Method, Quiet, Stream, data_names, load
+from acova.cli.arguments import Drop, Holes, Method, Quiet, Stream, cluster_count, data_names, load
 from acova.cli.options import method_options
 from acova.console import cluster_sizes, correlation_table, influence_table, say, score_table, show, size_table
 
@@ -38,7 +38,9 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
     method: Method = "ACOVA",
-    clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
+    clusters: Annotated[
+        str | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters, or auto.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
@@ -66,9 +68,9 @@ def fit(
     own = [flag for parameter in ctx.command.params for flag in parameter.opts if flag.startswith("--")]
     settings = method_options(method, ctx.args, own)
     if clusters is not None:
-        settings["n_clusters"] = clusters
+        settings["n_clusters"] = cluster_count(clusters)
     elif preset is None:
-        msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
+        msg = "fit: how many clusters? Give --clusters K (or auto), or --preset NAME for a data set of the paper."
         raise OptionError(msg)
     if Path(data).exists():
         data = str(Path(data).absolute())  # --resume may be called from another folder
@@ -203,6 +205,8 @@ def _say_result(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] |
     from acova.metrics import clustering_scores
 
     say(f"{views}\n")
+    if model.cluster_numbers_ is not None:
+        say(f"{model.cluster_numbers_.reason}\n")
     show(size_table(map(cluster_sizes, model.iter_assignments())))
     if hasattr(model, "correlation_"):
         show(correlation_table(model))

@@ -16,6 +16,7 @@ from torch import Tensor
 from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.version import __version__
+from acova.clustering.number import ClusterNumbers
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.files.omics import add_results, is_omics
@@ -50,12 +51,14 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
     provenance_ : dict
         Versions, device and time of the fit.
+    n_clusters_ : int
+        Number of clusters.
     warnings_ : list of str
         Why the result should not be trusted, as the `ConvergenceWarning` of the fit said; empty when nothing speaks
         against it.
     """
 
-    n_clusters: int
+    n_clusters: Any
     view_sizes: Sequence[int] | None
     random_state: Any
     training: Training | None
@@ -65,6 +68,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     provenance_: dict[str, Any]
     warnings_: list[str]
     _scaling: Scaling
+    cluster_numbers_: ClusterNumbers | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -78,6 +82,11 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             rules_of(cls, cls.setting_names())
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
+        return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -155,7 +164,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         about: dict[str, Any] = {
             "method": type(self).__name__,
             "version": __version__,
-            "n_clusters": int(self.n_clusters),
+            "n_clusters": int(self.n_clusters_),
             "views": np.array(self.view_names_, dtype=object),
             "settings": json.dumps(self.get_settings(), default=str),
         }
@@ -213,7 +222,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
         who = type(self).__name__
-        if views.n_samples < self.n_clusters:
+        if not isinstance(self.n_clusters, str) and views.n_samples < self.n_clusters:
             msg = (
                 f"{who}: n_samples={views.n_samples} is less than n_clusters={self.n_clusters}; "
                 "lower n_clusters or bring more samples."

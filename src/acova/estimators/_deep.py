@@ -1,7 +1,7 @@
 """Clusterers that train networks: from checked views to runs, and from runs to a result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,6 +25,7 @@ from acova.estimators._validation import check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
+from acova.estimators.selection import doubts_about_number, numbers_for
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.consensus import Ensemble
@@ -90,7 +91,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     _without: ClassVar[Sequence[str]] = ()
     """Settings of `Training` that say nothing here."""
 
-    n_clusters: int
+    n_clusters: Any
     random_state: Any
     checkpoint: str | Path | None
     verbose: bool
@@ -162,6 +163,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         kinds = scaling_kinds(settings.who, settings.standardize, self._likelihoods)
         self._scaling = learn_scaling(views, kinds, features)
         self.seed_ = processes.agree(self._seed())
+        settings = self._with_number(settings, views)
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
         jobs = [
@@ -169,6 +171,14 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes)
+
+    def _with_number(self, settings: Settings, views: Views | StoredViews) -> Settings:
+        """Choose the number of clusters where it is left to the data."""
+        self.cluster_numbers_ = None
+        if settings.n_clusters != "auto":
+            return settings
+        self.cluster_numbers_ = numbers_for(settings.who, views, self._scaling, self.seed_)
+        return replace(settings, values={**settings.values, "n_clusters": self.cluster_numbers_.n_clusters})
 
     def _resolved(self) -> Settings:
         """Return every setting, those that were left to the recipe filled in as far as it does not ask for the data."""
@@ -257,7 +267,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.history_ = pd.DataFrame(records, columns=None if records else ["phase", "epoch", "total"])
         self.n_iter_ = int((self.history_["phase"] == "train").sum()) if len(self.history_) else 0
         found = self._adopt_numbered(ensemble, prepared)
-        self.summary_ = Summary.of(views, found.labels, self.n_clusters)
+        self.summary_ = Summary.of(views, found.labels, self.n_clusters_)
         self.provenance_ = provenance(prepared.jobs[0].device)
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
@@ -266,8 +276,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
         agreement = self.agreement_ if self.n_voters_ > 1 else None
-        doubts = doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_, agreement)
-        self.warnings_ = [*doubts, *influence.warnings]
+        doubts = doubts_about(self.labels_, self.n_clusters_, self.history_, self.probabilities_, agreement)
+        self.warnings_ = [*doubts_about_number(self.cluster_numbers_), *doubts, *influence.warnings]
         if processes.is_first:
             warn_of(type(self).__name__, self.warnings_, stacklevel=5)
         return self
@@ -278,7 +288,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         def labels_of(samples: Views, observed: NDArray[np.bool_]) -> NDArray[np.int64]:
             return infer(self._ensemble, self._scaling, samples.hide(observed)).labels
 
-        return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters, labels_of)
+        return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters_, labels_of)
 
     def _take_settings(self, settings: Settings) -> None:
         self._settings, self.settings_ = settings, self._own(settings)
@@ -311,7 +321,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
         found = self._infer_training(ensemble, prepared)
         for _ in range(ROUNDS):
-            order = cluster_order(found.labels, self.n_clusters)
+            order = cluster_order(found.labels, self.n_clusters_)
             if all(map(is_in_order, (order, *ensemble.orders))):
                 break
             ensemble = ensemble.renumbered(order)
@@ -418,7 +428,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")
     _fitted = (
         *("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_"),
-        *("view_trust_", "view_agreement_", "view_influence_", "view_support_"),
+        *("view_trust_", "view_agreement_", "view_influence_", "view_support_", "cluster_numbers_"),
     )
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

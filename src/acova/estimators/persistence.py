@@ -1,6 +1,7 @@
 """A fitted clusterer to and from a run folder."""
 
 from collections.abc import Mapping, Sequence, Sized
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
+from acova.clustering.number import ClusterNumbers
 from acova.data import Scaling, Summary
 from acova.engine.runtime import computation, resolve_device
 from acova.estimators._indices import index_from_json, index_to_json
@@ -29,6 +31,7 @@ _Model = TypeVar("_Model", bound="MultiViewClusterer")
 _FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
 _LATER: dict[str, Any] = {
     "warnings_": [],
+    "cluster_numbers_": None,
     **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
 }
 """What folders of earlier versions do not hold."""
@@ -43,6 +46,7 @@ _TYPES: dict[str, Any] = {
     "objective_": float,
     "view_": str,
     "warnings_": list[str],
+    "cluster_numbers_": ClusterNumbers | None,
 }
 """What learned values must be; arrays and others are checked where they are used."""
 _PREFIX = "network."
@@ -124,7 +128,7 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     centers = tuple(array_of(tensors, f"center.{v}", (size,)) for v, size in enumerate(sizes))
     scales = tuple(array_of(tensors, f"scale.{v}", (size,)) for v, size in enumerate(sizes))
     model._scaling = Scaling(centers, scales, tuple(config.unit_rows or [False] * len(sizes)))
-    model.summary_ = _summary(tensors, sizes, model.n_clusters)
+    model.summary_ = _summary(tensors, sizes, model.n_clusters_)
     model._unpack(tensors, config.rest)
     return model
 
@@ -176,7 +180,7 @@ def _take_samples(
     shapes = {
         "labels_": ((count,), "i"),
         "labels_by_view_": ((count, n_views), "i"),
-        "probabilities_": ((count, model.n_clusters), "f"),
+        "probabilities_": ((count, model.n_clusters_), "f"),
         "view_weights_": ((count, n_views), "f"),
         "agreement_": ((count,), "f"),
         "latent_": ((count, getattr(model, "_n_features_out", -1)), "f"),
@@ -184,8 +188,8 @@ def _take_samples(
     for name, array in arrays.items():
         shape, kind = shapes.get(name, ((count, *array.shape[1:]), array.dtype.kind))
         checked = checked_array(name, array, shape, kind)
-        if kind == "i" and name not in on_disk and not ((checked >= 0) & (checked < model.n_clusters)).all():
-            msg = f"{name} names other clusters than 0 to {model.n_clusters - 1}"
+        if kind == "i" and name not in on_disk and not ((checked >= 0) & (checked < model.n_clusters_)).all():
+            msg = f"{name} names other clusters than 0 to {model.n_clusters_ - 1}"
             raise ValueError(msg)
         setattr(model, name, checked)
     if config.format_version == _OLD_FORMAT:
@@ -219,8 +223,8 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
     resolved = type(model).from_settings(**{**model.get_settings(), **chosen})
     model._take_settings(resolved._checked_settings())
     model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
-    orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
-    if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():
+    orders, reference = array_of(tensors, "orders", (-1, model.n_clusters_), "i"), config["reference"]
+    if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters_)).all():
         msg = "orders holds rows that do not name every cluster once"
         raise ValueError(msg)
     if not 0 <= reference < len(orders):
@@ -270,6 +274,8 @@ def to_json(value: Any) -> Any:
             plain = {"__array__": value.tolist(), "dtype": str(value.dtype)}
         case np.generic():
             plain = value.item()
+        case ClusterNumbers():
+            plain = to_json(asdict(value))
         case list():
             plain = [to_json(part) for part in value]
         case dict():

@@ -5,6 +5,7 @@ object, and ``.plot(ax=…)`` draws them again elsewhere.
 """
 
 from acova.plots.calibration import CalibrationDisplay
+from acova.plots.cluster_number import ClusterNumberDisplay
 from acova.plots.clusters import ClusterDisplay
 from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands, reaches
 from acova.plots.convergence import ConvergenceDisplay
@@ -23,6 +24,7 @@ __all__ = [
     "PALETTE",
     "CalibrationDisplay",
     "ClusterDisplay",
+    "ClusterNumberDisplay",
     "ConvergenceDisplay",
     "CorrelationDisplay",
     "LatentDisplay",

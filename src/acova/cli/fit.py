@@ -202,6 +202,7 @@ def _terminable(processes: "Processes") -> Iterator[None]:
 def _say_result(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:
     """Print cluster sizes, the correlation, and scores where classes are known."""
     from acova.data.files.formats import has_class
+    from acova.estimators._checks import missingness_words
     from acova.metrics import clustering_scores
 
     say(f"{views}\n")
@@ -212,6 +213,9 @@ def _say_result(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] |
         show(correlation_table(model))
     if len(model.view_names_) > 1 and getattr(model, "view_influence_", None) is not None:
         show(influence_table(model))
+    missing = missingness_words(model)
+    if missing is not None:
+        say(f"{missing}\n")
     if labels is not None:
         known = has_class(labels)
         show(score_table({type(model).__name__: clustering_scores(labels[known], model.labels_[known])}))

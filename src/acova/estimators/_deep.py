@@ -19,6 +19,7 @@ from acova.data import StoredViews, Summary, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._settings import NESTED, plain, training_parameters
 from acova.estimators._validation import check_likelihoods, scaling_kinds
@@ -271,13 +272,19 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.provenance_ = provenance(prepared.jobs[0].device)
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
+        self.view_shift_ = influence.shift
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
         agreement = self.agreement_ if self.n_voters_ > 1 else None
         doubts = doubts_about(self.labels_, self.n_clusters_, self.history_, self.probabilities_, agreement)
-        self.warnings_ = [*doubts_about_number(self.cluster_numbers_), *doubts, *influence.warnings]
+        self.warnings_ = [
+            *doubts_about_number(self.cluster_numbers_),
+            *doubts,
+            *influence.warnings,
+            *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
+        ]
         if processes.is_first:
             warn_of(type(self).__name__, self.warnings_, stacklevel=5)
         return self
@@ -428,7 +435,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")
     _fitted = (
         *("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_"),
-        *("view_trust_", "view_agreement_", "view_influence_", "view_support_", "cluster_numbers_"),
+        *("view_trust_", "view_agreement_", "view_influence_", "view_support_"),
+        *("view_shift_", "cluster_numbers_"),
     )
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -106,6 +106,9 @@ class ACOVA(DeepClusterer):
     view_support_ : array of shape (V,)
         How well a sample's cluster can be told from those of its nearest neighbours in the view alone: Cohen's kappa, 0
         by chance. Where one view or column tells the clusters and nothing else does, `warnings_` names it.
+    view_shift_ : array of shape (V,)
+        Of the difference between the clusters of samples without and with a view, how much comes about when the view is
+        hidden: near 1, clusters mirror who lacks it; see `missingness_check`. NaN where no sample lacks the view.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)

@@ -22,6 +22,7 @@ from acova.data import Summary, Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._validation import scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
@@ -107,6 +108,8 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         Share of a sample's links that comes from each view; 0 for a view it lacks.
     view_influence_, view_support_ : arrays of shape (V,)
         What the clusters owe to each view, as for `ACOVA`.
+    view_shift_ : array of shape (V,)
+        How far clusters mirror who lacks a view, as for `ACOVA`.
     latent_ : array of shape (n_samples, n_clusters + 10)
         Mean over a sample's links of the points that k-means clusters, as `transform` gives it; with few samples, as
         many columns as samples.
@@ -131,7 +134,15 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     presets = CLUSTERS_ONLY
     _per_sample = ("labels_", "probabilities_", "view_weights_", "latent_")
     _graphs: list[ViewGraph]
-    _fitted = ("seed_", "view_trust_", "view_agreement_", "view_influence_", "view_support_", "warnings_")
+    _fitted = (
+        "seed_",
+        "view_trust_",
+        "view_agreement_",
+        "view_influence_",
+        "view_support_",
+        "view_shift_",
+        "warnings_",
+    )
     _rules: ClassVar[Mapping[str, Rule]] = {
         "n_neighbors": either(("auto",), COUNT, "an integer at least 1"),
     }
@@ -197,11 +208,13 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         self.summary_ = Summary.of(views, placed.labels, self.n_clusters)
         influence = self._influence(views, placed.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
+        self.view_shift_ = influence.shift
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
             *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
             *influence.warnings,
+            *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
         ]
         warn_of(who, self.warnings_, stacklevel=3)
         return self

@@ -32,7 +32,7 @@ _FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_")
 _LATER: dict[str, Any] = {
     "warnings_": [],
     "cluster_numbers_": None,
-    **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
+    **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_", "view_shift_")),
 }
 """What folders of earlier versions do not hold."""
 _TYPES: dict[str, Any] = {
@@ -245,6 +245,8 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
 
 def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
     arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
+    if summary.by_cluster is not None:
+        arrays["by_cluster"] = summary.by_cluster
     for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
         arrays |= {f"means.{v}": mean, f"stds.{v}": std}
     return {f"summary.{name}": torch.from_numpy(array) for name, array in arrays.items()}
@@ -258,7 +260,10 @@ def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: in
         tuple(array_of(tensors, f"summary.{kind}.{v}", (n_clusters, size)) for v, size in enumerate(sizes))
         for kind in ("means", "stds")
     )
-    return Summary(patterns, counts, rows, means, stds)
+    by_cluster = None
+    if "summary.by_cluster" in tensors:  # which earlier versions did not keep
+        by_cluster = array_of(tensors, "summary.by_cluster", (len(patterns), n_clusters), "i")
+    return Summary(patterns, counts, rows, means, stds, by_cluster)
 
 
 def _left_open(value: Any) -> bool:

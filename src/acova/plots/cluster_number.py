@@ -52,6 +52,8 @@ class ClusterNumberDisplay:
         words = f"{found.n_clusters} clusters" if found.n_clusters > 1 else "no clusters found"
         ax.set(xlabel="number of clusters", ylabel="silhouette", title=f"Number of clusters: {words}")
         ax.locator_params(axis="x", integer=True)
-        ax.legend(frameon=False)
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, high + 0.3 * (high - low))  # room for the legend
+        ax.legend(frameon=False, loc="upper right")
         ax.spines[["top", "right"]].set_visible(False)
         return self

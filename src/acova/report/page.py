@@ -17,6 +17,7 @@ from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.files import file_errors
 from acova.base.outputs import check_output, new_file
+from acova.estimators._checks import missingness_words
 from acova.estimators._settings import plain, setting_parameters
 from acova.plots import CONFIDENCE_EDGES, MAPS, PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
 from acova.report.numbers import fixed, number, percent
@@ -80,6 +81,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         edges=CONFIDENCE_EDGES,
         warnings=[str(text) for text in getattr(model, "warnings_", ())],
         influence=_influence(model),
+        missingness=missingness_words(model),
         weights=weights,
         heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=0.0) or 1.0,
         correlation=_correlation(model),

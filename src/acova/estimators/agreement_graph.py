@@ -24,6 +24,7 @@ from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._latent import LatentMixin, table_of_assignments
+from acova.estimators._outliers import OddnessMixin
 from acova.estimators._validation import scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, check_settings, either, rules_of
@@ -62,7 +63,7 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(LatentMixin, MultiViewClusterer):
+class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
@@ -110,6 +111,9 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         What the clusters owe to each view, as for `ACOVA`.
     view_shift_ : array of shape (V,)
         How far clusters mirror who lacks a view, as for `ACOVA`.
+    outlier_scores_ : array of shape (n_samples,)
+        How odd each training sample is, from 0 to 1: 0.95 or more for the oddest 5 %. See `outliers`, which says
+        why, and `score_samples` for new samples.
     latent_ : array of shape (n_samples, n_clusters + 10)
         Mean over a sample's links of the points that k-means clusters, as `transform` gives it; with few samples, as
         many columns as samples.
@@ -264,6 +268,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         links = combined_graph(graphs, observed, self.view_trust_)
         self._embedding = spectral_embedding(links, self.n_clusters)
         self._graphs, self._observed, self._n_features_out = graphs, observed, self._embedding.shape[1]
+        self._usual = None
         return links
 
     def _neighbours_of(self, n_samples: int) -> int:

@@ -6,7 +6,7 @@ Made data of five groups in three views, and real data; half of the samples of c
 and a fifth of the other samples are kept from training. A half of this fifth is scored as it is, the other half becomes
 `foreign` (samples of the class that training did not see), `shuffled` (each view from another sample) or `noise`
 (normal numbers with the mean and spread of each column). `false` is the share of the untouched samples with p ≤ 0.05.
-The others get the KNN-imputed table, in its first 50 principal components.
+The others get the KNN-imputed table.
 """
 
 import argparse
@@ -64,7 +64,6 @@ def planted(arrays, labels, observed, kind: str, run: int):
 
 def scores(train, test, n_clusters: int, run: int):
     """Return the oddness of the tested samples by method, and p-values."""
-    from sklearn.decomposition import PCA
     from sklearn.ensemble import IsolationForest
     from sklearn.neighbors import LocalOutlierFactor
 
@@ -74,8 +73,6 @@ def scores(train, test, n_clusters: int, run: int):
     p_values = model.outliers(test)["p_value"].to_numpy()
     imputer = KNNImpute(n_clusters, standardize="auto", n_init=1, random_state=run).fit(train)
     known, new = (np.hstack(imputer._filled(views)) for views in (train, test))
-    space = PCA(min(50, *known.shape), random_state=0).fit(known)
-    known, new = space.transform(known), space.transform(new)
     forest = IsolationForest(random_state=run).fit(known)
     factor = LocalOutlierFactor(20, novelty=True).fit(known)
     found = {"AgreementGraph": -p_values, "IsolationForest": -forest.score_samples(new)}

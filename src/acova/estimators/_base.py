@@ -25,6 +25,7 @@ from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
 from acova.estimators._checks import ChecksMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
+from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, rules_of
 from acova.training.method import refusal_of_disk
@@ -33,7 +34,7 @@ _IN_MEMORY = 2**28
 """Bytes of views on disk up to which they are read as a whole."""
 
 
-class MultiViewClusterer(ChecksMixin, ClusterMixin, BaseEstimator):
+class MultiViewClusterer(ChecksMixin, TreeMixin, ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes

@@ -15,6 +15,7 @@ from acova.plots.maps import MAPS, map_points
 from acova.plots.missing import MissingDisplay
 from acova.plots.saving import save_figures
 from acova.plots.style import MARKERS, PALETTE
+from acova.plots.tree import ClusterTreeDisplay
 from acova.plots.weights import ViewWeightDisplay
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "CalibrationDisplay",
     "ClusterDisplay",
     "ClusterNumberDisplay",
+    "ClusterTreeDisplay",
     "ConvergenceDisplay",
     "CorrelationDisplay",
     "LatentDisplay",

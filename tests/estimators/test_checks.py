@@ -182,3 +182,10 @@ def test_what_cannot_be_compared_is_refused():
         model.check_against({"a": np.where(labels == 0, np.inf, 1.0)})
     with pytest.raises(OptionError, match="n_permutations must be an integer at least 1; got 0"):
         model.missingness_check(n_permutations=0)
+
+
+def test_the_permutations_of_large_tables_are_drawn_in_parts(monkeypatch):
+    table = np.array([[12, 5, 3], [4, 9, 7]])
+    whole = of_counts(table, generator(), 500)
+    monkeypatch.setattr("acova.clustering.association._BLOCK_CELLS", 60)
+    assert of_counts(table, generator(), 500) == whole

@@ -8,6 +8,8 @@ from scipy.stats import random_table, rankdata
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_BLOCK_CELLS = 2**20
+"""Cells of permuted tables that are held at once."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,11 @@ def of_counts(table: Counts, rng: np.random.Generator, n_permutations: int) -> A
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     expected = np.outer(rows, columns) / total
     statistic = _chi_square(table[None], expected)[0]
-    drawn = random_table(rows, columns).rvs(n_permutations, method="patefield", random_state=rng)
-    # Equal tables can differ by rounding.
-    as_large = int((_chi_square(drawn, expected) >= statistic * (1 - 1e-9)).sum())
+    as_large, at_once = 0, max(_BLOCK_CELLS // table.size, 1)
+    for start in range(0, n_permutations, at_once):
+        count = min(at_once, n_permutations - start)
+        drawn = random_table(rows, columns).rvs(count, method="patefield", random_state=rng)
+        as_large += int((_chi_square(drawn, expected) >= statistic * (1 - 1e-9)).sum())  # equal tables are rounded
     return Association(_cramers_v(statistic, table.shape, total), (1 + as_large) / (1 + n_permutations), total)
 
 

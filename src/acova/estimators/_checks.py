@@ -141,7 +141,7 @@ def missingness_words(model: ChecksMixin) -> str | None:
     caused = table["by_hiding"].iloc[:-1].where(table["p_value"].iloc[:-1] <= _LIKELY)
     if caused.notna().any():
         name, share = caused.idxmax(), float(np.clip(caused.max(), 0, 1))
-        text += f" Hiding view {name!r} from samples that have it brings about {share:.0%} of its part in that."
+        text += f" Hiding view {name!r} from samples that have it reproduces {share:.0%} of its part."
     return f"{text} Where the groups decide what is measured this is expected, else look at missingness_check()."
 
 

@@ -8,7 +8,7 @@ from acova import ACOVA, Training, Views, select_n_clusters
 from acova.base import DataError, OptionError, Streams
 from acova.clustering.number import _Scan, cluster_numbers
 from acova.clustering.reference import GaussianReference
-from acova.data import make_observed, make_views
+from acova.data import StoredViews, make_observed, make_views
 
 QUICK = {"hidden": (8,), "epochs": 1, "n_init": 1, "training": Training(pretrain_epochs=1, warmup_epochs=1)}
 
@@ -150,3 +150,14 @@ def test_other_settings_are_checked():
         ACOVA("many").fit([table])
     with pytest.raises(DataError, match="candidates must be at most 1"):
         ACOVA("auto").fit([table[:5]])
+
+
+def test_views_on_disk_give_the_same(three, tmp_path):
+    views, found = three
+    for name, array in zip(views.names, views.arrays, strict=True):
+        np.save(tmp_path / f"{name}.npy", np.nan_to_num(array))
+    columns = np.argsort(views.names)  # files are read in the order of their names
+    np.save(tmp_path / "observed.npy", np.ascontiguousarray(views.observed[:, columns]))
+    stored = select_n_clusters(StoredViews.of(tmp_path), range(2, 7), random_state=0)
+    assert stored.n_clusters == found.n_clusters
+    np.testing.assert_allclose(stored.silhouette, found.silhouette, atol=1e-6)

@@ -58,5 +58,6 @@ class ClusterTreeDisplay:
             ylabel="cluster (samples)",
             title="Which clusters are alike",
         )
+        ax.yaxis.set_label_position("right")
         ax.spines[["top", "right", "left"]].set_visible(False)
         return self

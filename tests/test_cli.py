@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from acova import ACOVA, Concat
+from acova import ACOVA, Concat, select_n_clusters
 from acova.cli import main
 from acova.cli.arguments import method_names
 from acova.estimators import list_methods, load_method
@@ -137,6 +137,22 @@ def test_the_command_gives_what_the_library_gives(acova, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one epoch
+def test_the_number_of_clusters_is_shown_and_taken(acova, tmp_path):
+    views, _ = make_toy(90)
+    np.savez(tmp_path / "toy.npz", **dict(zip(views.names, views.arrays, strict=True)))
+    code, out, err = acova("clusters", tmp_path / "toy.npz", "--candidates", "2,3,4", "--seed", 1)
+    assert code == 0, err
+    found = select_n_clusters(views, [2, 3, 4], random_state=1)
+    assert found.reason in out
+    assert "3 <" in out
+    assert f"{found.table.loc[3, 'gain']:.3f}" in out
+    code, out, err = acova("fit", tmp_path / "toy.npz", "--clusters", "auto", "--out", tmp_path / "run", *SMALL)
+    assert code == 0, err
+    model = ACOVA.load(tmp_path / "run")
+    assert (model.n_clusters, model.n_clusters_) == ("auto", 3)
+    assert model.cluster_numbers_.reason in out
+
+
 def test_presets_are_overridden_by_options(acova, tmp_path):
     code, _, err = acova(
         "fit", "digits", "--preset", "handwritten", "--recipe", "paper", "--out", tmp_path / "run", "--hidden", "8",
@@ -163,6 +179,15 @@ def test_a_run_is_not_replaced_without_force_and_nothing_is_trained(acova, tmp_p
 BAD_CALLS = {
     "unknown data": (["fit", "digit", "--clusters", "3", "--out", "r"], "Did you mean 'digits'"),
     "no such file": (["fit", "a.npz", "--clusters", "3", "--out", "r"], "no such file"),
+    "a word of clusters": (
+        ["fit", "digits", "--clusters", "few", "--out", "r"],
+        "an integer at least 1, or auto; got 'few'",
+    ),
+    "no candidates": (["clusters", "digits", "--candidates", "a-b"], "a range such as 2-15 or numbers such as 2,4,8"),
+    "auto elsewhere": (
+        ["fit", "digits", "--clusters", "auto", "--out", "r", "--method", "Concat"],
+        "n_clusters must be an integer at least 1; got 'auto'",
+    ),
     "no clusters": (["fit", "digits", "--out", "r"], "how many clusters"),
     "unknown option": (
         ["fit", "digits", "--clusters", "3", "--out", "r", "--latent-dims", "3"],

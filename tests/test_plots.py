@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -17,10 +18,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from acova import ACOVA, Concat
 from acova.base import DataError, OptionError
 from acova.data.summary import count_patterns
+from acova.estimators import ClusterNumbers
 from acova.metrics import clustering_accuracy
 from acova.plots import (
     CalibrationDisplay,
     ClusterDisplay,
+    ClusterNumberDisplay,
     ConvergenceDisplay,
     CorrelationDisplay,
     LatentDisplay,
@@ -41,6 +44,21 @@ def test_correlation_shows_the_learned_matrix_and_names(fitted):
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == fitted.view_names_
     shown = [float(text.get_text()) for text in display.ax_.texts]
     np.testing.assert_allclose(shown, fitted.correlation_.ravel(), atol=0.005)
+
+
+def test_numbers_of_clusters_are_drawn_beside_data_without_clusters():
+    numbers = ClusterNumbers(
+        3, "3 clusters", 0.05, (2, 3, 4), (0.5, 0.9, 0.4), (0.4, 0.3, 0.2), (0.1,) * 3, (1.0,) * 3, (0.1,) * 3
+    )
+    display = ClusterNumberDisplay(numbers).plot()
+    expected, silhouette, choice = display.ax_.lines
+    np.testing.assert_array_equal(silhouette.get_xydata(), [[2, 0.5], [3, 0.9], [4, 0.4]])
+    np.testing.assert_array_equal(expected.get_ydata(), numbers.expected)
+    assert list(choice.get_xdata()) == [3, 3]
+    assert display.ax_.get_title() == "Number of clusters: 3 clusters"
+    none = ClusterNumberDisplay(replace(numbers, n_clusters=1)).plot()
+    assert len(none.ax_.lines) == 2
+    assert none.ax_.get_title() == "Number of clusters: no clusters found"
 
 
 # --- latent map -------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Training,
         WeightedFusion,
     )
+    from acova.estimators.selection import select_n_clusters
 
 __all__ = [
     "ACOVA",
@@ -59,9 +60,15 @@ __all__ = [
     "networks",
     "plots",
     "report",
+    "select_n_clusters",
 ]
 
-_HOMES = {"AcovaError": "acova.base", "Training": "acova.estimators", "Views": "acova.data"}
+_HOMES = {
+    "AcovaError": "acova.base",
+    "Training": "acova.estimators",
+    "Views": "acova.data",
+    "select_n_clusters": "acova.estimators.selection",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -64,6 +64,17 @@ def existing(data: str) -> Path:
     return Path(data)
 
 
+def cluster_count(text: str) -> int | str:
+    """Return ``"auto"``, or a number of clusters."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        msg = f"--clusters must be an integer at least 1, or auto; got {text!r}."
+        raise OptionError(msg) from None
+
+
 def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None) -> "tuple[Any, NDArray[Any] | None]":
     """Return the views and, where they are known, the classes of the samples; say which names were matched loosely.
 

@@ -9,7 +9,7 @@ import typer
 
 from acova.base import AcovaError, ProcessError
 from acova.base.version import __version__
-from acova.cli import bench, data, demo, fit, impute, options, predict, report
+from acova.cli import bench, clusters, data, demo, fit, impute, options, predict, report
 from acova.console import plain_warnings, say
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command(
 app.command()(predict.predict)
 app.command()(impute.impute)
 app.command()(report.report)
+app.command()(clusters.clusters)
 app.command()(data.inspect)
 app.command()(data.datasets)
 app.command()(options.options)

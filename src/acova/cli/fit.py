@@ -23,6 +23,7 @@ from acova.cli.arguments import (
     Quiet,
     Stream,
     Transpose,
+    cluster_count,
     data_names,
     load,
     reading_of,
@@ -54,7 +55,9 @@ def fit(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to write the run to.")] = None,
     method: Method = "ACOVA",
-    clusters: Annotated[int | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters.")] = None,
+    clusters: Annotated[
+        str | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters, or auto.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
     missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
@@ -87,9 +90,9 @@ def fit(
     own = [flag for parameter in ctx.command.params for flag in parameter.opts if flag.startswith("--")]
     settings = method_options(method, ctx.args, own)
     if clusters is not None:
-        settings["n_clusters"] = clusters
+        settings["n_clusters"] = cluster_count(clusters)
     elif preset is None:
-        msg = "fit: how many clusters? Give --clusters K, or --preset NAME for a data set of the paper."
+        msg = "fit: how many clusters? Give --clusters K (or auto), or --preset NAME for a data set of the paper."
         raise OptionError(msg)
     if Path(data).exists():
         data = str(Path(data).absolute())  # --resume may be called from another folder
@@ -229,14 +232,20 @@ def _terminable(processes: "Processes") -> Iterator[None]:
 def _say_result(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] | None") -> None:
     """Print cluster sizes, the correlation, and scores where classes are known."""
     from acova.data.files.formats import has_class
+    from acova.estimators._checks import missingness_words
     from acova.metrics import clustering_scores
 
     say(f"{views}\n")
+    if model.cluster_numbers_ is not None:
+        say(f"{model.cluster_numbers_.reason}\n")
     show(size_table(map(cluster_sizes, model.iter_assignments())))
     if hasattr(model, "correlation_"):
         show(correlation_table(model))
     if len(model.view_names_) > 1 and getattr(model, "view_influence_", None) is not None:
         show(influence_table(model))
+    missing = missingness_words(model)
+    if missing is not None:
+        say(f"{missing}\n")
     if labels is not None:
         known = has_class(labels)
         show(score_table({type(model).__name__: clustering_scores(labels[known], model.labels_[known])}))

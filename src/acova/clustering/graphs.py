@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from acova.clustering.nearest import DistinctRows, Floats, links_of
+from acova.clustering.nearest import DistinctRows, Floats, Positions, links_of
 
 FEWEST, _MOST = 5, 30
 """Neighbours of a sample."""
@@ -74,6 +74,15 @@ class ViewGraph:
             return self._links_of_rows()[0]
         distances, found = self._distinct.neighbours_of(np.asarray(queries, dtype=np.float64), max(self.n_neighbors, 1))
         return links_of(distances, found, (_spreads(distances), self.spreads), len(self.rows))
+
+    def neighbours(self, queries: Floats | None = None) -> tuple[Floats, Positions]:
+        """Return distances and positions (q, n_neighbors) of the rows nearest to queries, or to each row but itself."""
+        count = len(self.rows) if queries is None else len(queries)
+        if not self.n_neighbors or not count:
+            return np.zeros((count, 0)), np.zeros((count, 0), dtype=np.intp)
+        if queries is None:
+            return self._distinct.neighbours(self.n_neighbors)[0]
+        return self._distinct.neighbours_of(queries, self.n_neighbors)
 
     def links_with_itself(self) -> sp.csr_matrix:
         """Return the links of the rows as if they were queries, without another search."""

@@ -42,15 +42,27 @@ def spectral_embedding(graph: sp.csr_matrix, n_clusters: int) -> Floats:
     that falls into many parts come first. Eigenvectors are determined up to a rotation among equal eigenvalues, which
     changes no distance between rows.
     """
+    values, vectors = walk_eigenvectors(graph, n_clusters + _MORE_VECTORS)
+    points = vectors * values.clip(_LEAST_VALUE, 1) ** STEPS
+    return rows_of_length_one(points)
+
+
+def walk_eigenvectors(graph: sp.csr_matrix, count: int) -> tuple[Floats, Floats]:
+    """Return the largest eigenvalues (at most `count`), in ascending order, and eigenvectors of the random walk.
+
+    They are those of the graph's normalised adjacency, a thousandth of whose links is spread over all samples.
+    """
     n_samples = graph.shape[0]
-    count = min(n_clusters + _MORE_VECTORS, n_samples)
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     everywhere = _EVERYWHERE * (degrees.mean() or 1.0)
     root = 1 / np.sqrt(degrees + everywhere)
     matrix = sp.csr_matrix(sp.diags(root) @ graph @ sp.diags(root))
     common = np.sqrt(everywhere / n_samples) * root
-    values, vectors = _leading_eigenvectors(matrix, common, count)
-    points = vectors * values.clip(_LEAST_VALUE, 1) ** STEPS
+    return _leading_eigenvectors(matrix, common, min(count, n_samples))
+
+
+def rows_of_length_one(points: Floats) -> Floats:
+    """Return points (n, D), each divided by its length."""
     return np.asarray(points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), _TINY))
 
 
@@ -84,10 +96,14 @@ def spectral_clusters(graph: sp.csr_matrix, points: Floats, n_clusters: int, see
 
     Samples that are linked less than usual count less, so that those that the graph hardly knows form no cluster.
     """
+    return k_means(points, n_clusters, seed, n_init, link_weights(graph))
+
+
+def link_weights(graph: sp.csr_matrix) -> Floats:
+    """Return how much each sample counts: 1, or less where it is linked less than usual."""
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     usual = np.median(degrees)
-    weights = np.minimum(degrees / usual, 1.0).clip(_LEAST_VALUE) if usual > 0 else np.ones(len(degrees))
-    return k_means(points, n_clusters, seed, n_init, weights)
+    return np.minimum(degrees / usual, 1.0).clip(_LEAST_VALUE) if usual > 0 else np.ones(len(degrees))
 
 
 @dataclass(frozen=True)

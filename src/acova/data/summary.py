@@ -23,6 +23,8 @@ class Summary:
         Samples of each pattern.
     rows : array of int, shape (K, V)
         Samples of each cluster that have the view.
+    by_cluster : array of int, shape (M, K), or None
+        Samples of each pattern in each cluster; None in a summary that an earlier version saved.
     means, stds : tuple of V arrays of shape (K, n_features_of_view)
         Of the cells of a cluster's samples that are not empty, in the units of the data; NaN where there are none.
     zeros : tuple of V arrays of shape (K, n_features_of_view)
@@ -35,6 +37,7 @@ class Summary:
     means: tuple[Floats, ...]
     stds: tuple[Floats, ...]
     zeros: tuple[Floats, ...] = ()
+    by_cluster: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, views: Views | StoredViews, labels: NDArray[np.int64], n_clusters: int) -> "Summary":
@@ -47,21 +50,28 @@ class Summary:
             Cluster of each sample.
         n_clusters : int
         """
-        patterns = np.zeros((0, views.n_views), dtype=bool)
+        kinds = np.zeros((0, views.n_views + n_clusters), dtype=bool)
         counts = np.zeros(0, dtype=np.int64)
         moments = [_Moments(n_clusters, size) for size in views.sizes]
         step = getattr(views, "block_rows", BLOCK)
         for start in range(0, views.n_samples, step):
             stop = min(start + step, views.n_samples)
             block = views.read(start, stop)
-            patterns, counts = count_patterns(
-                np.vstack([patterns, block.observed]), np.append(counts, np.ones(stop - start, dtype=np.int64))
-            )
             piece = labels_between(labels, start, stop)
+            member = piece[:, None] == np.arange(n_clusters)
+            kinds, counts = count_patterns(
+                np.vstack([kinds, np.hstack([block.observed, member])]),
+                np.append(counts, np.ones(stop - start, dtype=np.int64)),
+            )
             for v, moment in enumerate(moments):
                 moment.add(block.rows(v), piece[block.observed[:, v]])
         means, stds, zeros = zip(*(moment.result() for moment in moments), strict=True)
-        return cls(patterns, counts, np.column_stack([moment.counts for moment in moments]), means, stds, zeros)
+        seen, member = kinds[:, : views.n_views], kinds[:, views.n_views :]
+        patterns, totals = count_patterns(seen, counts)
+        which = (patterns[:, None] == seen).all(axis=2)
+        by_cluster = which.astype(np.int64) @ (member * counts[:, None])
+        rows = np.column_stack([moment.counts for moment in moments])
+        return cls(patterns, totals, rows, means, stds, zeros, by_cluster)
 
     @property
     def column_means(self) -> tuple[Floats, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from acova.estimators.many import fit_many
     from acova.estimators.recipes import PRESETS, RECIPES
     from acova.estimators.registry import list_methods, load_method, make_method
+    from acova.estimators.selection import ClusterNumbers, select_n_clusters
     from acova.estimators.variants import MoE, WeightedFusion
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "PRESETS",
     "RECIPES",
     "AgreementGraph",
+    "ClusterNumbers",
     "CoDE",
     "Concat",
     "DeepClusterer",
@@ -46,6 +48,7 @@ __all__ = [
     "list_methods",
     "load_method",
     "make_method",
+    "select_n_clusters",
 ]
 
 _HOMES = {
@@ -53,6 +56,7 @@ _HOMES = {
     "Explanation": "acova.estimators._explanation",
     "Training": "acova.estimators._settings",
     "fit_many": "acova.estimators.many",
+    **dict.fromkeys(("ClusterNumbers", "select_n_clusters"), "acova.estimators.selection"),
     **dict.fromkeys(("PRESETS", "RECIPES"), "acova.estimators.recipes"),
     **dict.fromkeys(("list_methods", "load_method", "make_method"), "acova.estimators.registry"),
 }

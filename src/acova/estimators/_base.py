@@ -17,15 +17,18 @@ from torch import Tensor
 from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.version import __version__
+from acova.clustering.number import ClusterNumbers
 from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.estimators._checks import ChecksMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
+from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.completions import with_completions
@@ -35,7 +38,7 @@ from acova.training.method import refusal_of_disk
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEstimator):
+class MultiViewClusterer(ExplanationMixin, ImputationMixin, ChecksMixin, TreeMixin, ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -62,12 +65,14 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
         ``likelihood`` and ``standardize`` by view, ``device``, ``precision``, ``view_sizes``. An estimator with these
         settings fits the same data alike. None means what the setting says of it (no early stopping, no folder, a seed
         drawn anew).
+    n_clusters_ : int
+        Number of clusters.
     warnings_ : list of str
         Why the result should not be trusted, as the `ConvergenceWarning` of the fit said; empty when nothing speaks
         against it.
     """
 
-    n_clusters: int
+    n_clusters: Any
     view_sizes: Sequence[int] | None
     random_state: Any
     training: Training | None
@@ -79,6 +84,7 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
     settings_: dict[str, Any]
     warnings_: list[str]
     _scaling: Scaling
+    cluster_numbers_: ClusterNumbers | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -94,6 +100,11 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             rules_of(cls, cls.setting_names())
+
+    @property
+    def n_clusters_(self) -> int:
+        """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
+        return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -179,7 +190,7 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
         about: dict[str, Any] = {
             "method": type(self).__name__,
             "version": __version__,
-            "n_clusters": int(self.n_clusters),
+            "n_clusters": int(self.n_clusters_),
             "views": np.array(self.view_names_, dtype=object),
             "settings": json.dumps(self.get_settings(), default=str),
         }
@@ -246,7 +257,7 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
         who = type(self).__name__
-        if views.n_samples < self.n_clusters:
+        if not isinstance(self.n_clusters, str) and views.n_samples < self.n_clusters:
             msg = (
                 f"{who}: n_samples={views.n_samples} is less than n_clusters={self.n_clusters}; "
                 "lower n_clusters or bring more samples."
@@ -277,7 +288,7 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ClusterMixin, BaseEs
 
     def _summarise(self, views: Views | StoredViews, labels: NDArray[np.int64]) -> None:
         """Keep what went in; new samples may have empty cells where the training samples had none."""
-        self.summary_ = Summary.of(views, labels, self.n_clusters)
+        self.summary_ = Summary.of(views, labels, self.n_clusters_)
         self._scaling = self._scaling.with_means(self.summary_.column_means)
 
     @property

@@ -17,6 +17,7 @@ from acova.data import StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
 from acova.estimators._resolution import (
     checked_settings,
@@ -28,6 +29,7 @@ from acova.estimators._resolution import (
 )
 from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
+from acova.estimators.selection import doubts_about_number, numbers_for
 from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
@@ -92,7 +94,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     _without: ClassVar[Sequence[str]] = ()
     """Settings of `Training` that say nothing here."""
 
-    n_clusters: int
+    n_clusters: Any
     random_state: Any
     checkpoint: str | Path | None
     verbose: bool
@@ -172,6 +174,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             check_adjustable(settings.who, self._likelihoods, views.names)
             self._scaling = self._scaling.adjusted(views)
         self.seed_ = processes.agree(seed_of(self))
+        settings = self._with_number(settings, views)
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
         blocks = tuple(blocks_of_categories(views, v) for v in range(views.n_views))
@@ -190,6 +193,14 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes, kinds)
+
+    def _with_number(self, settings: Settings, views: Views | StoredViews) -> Settings:
+        """Choose the number of clusters where it is left to the data."""
+        self.cluster_numbers_ = None
+        if settings.n_clusters != "auto":
+            return settings
+        self.cluster_numbers_ = numbers_for(settings.who, views, self._scaling, self.seed_)
+        return settings.replaced(n_clusters=self.cluster_numbers_.n_clusters)
 
     @property
     def _marks_empty_cells(self) -> bool:
@@ -232,13 +243,19 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.provenance_ = provenance(prepared.jobs[0].device)
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
+        self.view_shift_ = influence.shift
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
         self.agreement_, self.latent_ = found.agreement, found.latent
         agreement = self.agreement_ if self.n_voters_ > 1 else None
-        doubts = doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_, agreement)
-        self.warnings_ = [*doubts, *influence.warnings]
+        doubts = doubts_about(self.labels_, self.n_clusters_, self.history_, self.probabilities_, agreement)
+        self.warnings_ = [
+            *doubts_about_number(self.cluster_numbers_),
+            *doubts,
+            *influence.warnings,
+            *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
+        ]
         if processes.is_first:
             warn_of(type(self).__name__, self.warnings_, stacklevel=5)
         return self
@@ -249,7 +266,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         def labels_of(samples: Views, observed: NDArray[np.bool_]) -> NDArray[np.int64]:
             return infer(self._ensemble, self._scaling, samples.hide(observed)).labels
 
-        return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters, labels_of)
+        return influence_of_views(views, self._scaling, labels, self.summary_, self.n_clusters_, labels_of)
 
     def _take_trust(self, job: Job) -> None:
         n_views, data = len(job.sizes), job.data
@@ -265,7 +282,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
         found = self._infer_training(ensemble, prepared)
         for _ in range(ROUNDS):
-            order = cluster_order(found.labels, self.n_clusters)
+            order = cluster_order(found.labels, self.n_clusters_)
             if all(map(is_in_order, (order, *ensemble.orders))):
                 break
             ensemble = ensemble.renumbered(order)
@@ -387,6 +404,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     _fitted = (
         *("_likelihoods", "seed_", "objective_", "objectives_", "n_iter_", "warnings_"),
         *("view_trust_", "view_agreement_", "view_influence_", "view_support_"),
+        *("view_shift_", "cluster_numbers_"),
     )
 
     def _packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -66,7 +66,6 @@ class Explanation:
 class ExplanationMixin:
     """For clusterers: profiles and names of clusters; explanations of samples where a network can be differentiated."""
 
-    n_clusters: int
     view_names_: list[str]
     summary_: Summary
     cluster_names_: list[str] | None = None
@@ -101,8 +100,8 @@ class ExplanationMixin:
         (15, 4)
         """
         views = self._views_to_impute(X, observed, "explain")  # type: ignore[attr-defined]
-        if self.n_clusters < 2:
-            msg = f"{type(self).__name__}.explain: there is no runner-up; got n_clusters={self.n_clusters}."
+        if self._n_found < 2:
+            msg = f"{type(self).__name__}.explain: there is no runner-up; got n_clusters={self._n_found}."
             raise OptionError(msg)
         ensemble = self._ensemble  # type: ignore[attr-defined]
         device = device_of(ensemble.network)
@@ -122,6 +121,10 @@ class ExplanationMixin:
         }
         return Explanation(_samples(parts, index), self._without_each(views), features)
 
+    @property
+    def _n_found(self) -> int:
+        return int(self.n_clusters_)  # type: ignore[attr-defined]
+
     def cluster_profiles(self) -> pd.DataFrame:
         """Return what sets each cluster apart, feature by feature, by the samples that have the view.
 
@@ -135,7 +138,7 @@ class ExplanationMixin:
             by earlier versions).
         """
         check_is_fitted(self, "labels_")
-        clusters: Sequence[object] = self.cluster_names_ or range(self.n_clusters)
+        clusters: Sequence[object] = self.cluster_names_ or range(self._n_found)
         return profile_table(self.summary_, self.view_names_, self._columns, clusters)
 
     def rename_clusters(self, names: Mapping[int, str] | Sequence[str]) -> Self:
@@ -158,11 +161,11 @@ class ExplanationMixin:
         check_is_fitted(self, "labels_")
         who = f"{type(self).__name__}.rename_clusters"
         given = dict(names) if isinstance(names, Mapping) else dict(enumerate(names))
-        unknown = [number for number in given if number not in range(self.n_clusters)]
-        if unknown or not (isinstance(names, Mapping) or len(given) == self.n_clusters):
-            msg = f"{who}: names must be for clusters 0 to {self.n_clusters - 1}; got {list(given)}."
+        unknown = [number for number in given if number not in range(self._n_found)]
+        if unknown or not (isinstance(names, Mapping) or len(given) == self._n_found):
+            msg = f"{who}: names must be for clusters 0 to {self._n_found - 1}; got {list(given)}."
             raise OptionError(msg)
-        found = [str(given.get(number, number)) for number in range(self.n_clusters)]
+        found = [str(given.get(number, number)) for number in range(self._n_found)]
         if len(set(found)) < len(found):
             msg = f"{who}: every cluster needs a name of its own; got {found}."
             raise OptionError(msg)

@@ -32,7 +32,6 @@ _SEEDS = 2**31
 class ImputationMixin:
     """For clusterers whose network decodes the fused posterior of a sample; others refuse, and say why."""
 
-    n_clusters: int
     view_names_: list[str]
     view_sizes_: tuple[int, ...]
     categories_: dict[str, Any]
@@ -82,7 +81,7 @@ class ImputationMixin:
         numbers = Streams(draw_seed(random_state, who)).numpy("sample")
         network = self._networks.network
         log_weights, means, variances = (part.cpu().double().numpy() for part in network.prior())
-        labels = numbers.choice(self.n_clusters, size=n_samples, p=np.exp(log_weights) / np.exp(log_weights).sum())
+        labels = numbers.choice(len(means), size=n_samples, p=np.exp(log_weights) / np.exp(log_weights).sum())
         latent = means[labels] + np.sqrt(variances[labels]) * numbers.standard_normal((n_samples, means.shape[1]))
         with torch.no_grad():
             place = torch.from_numpy(latent.astype(np.float32)).to(device_of(network))

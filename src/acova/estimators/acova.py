@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from acova.estimators._deep import DeepClusterer
 from acova.estimators._settings import Training
 from acova.estimators.recipes import PRESETS
+from acova.estimators.rules import COUNT, Rule, either
 from acova.training.phases import Variational
 
 
@@ -19,8 +20,8 @@ class ACOVA(DeepClusterer):
 
     Parameters
     ----------
-    n_clusters : int
-        Number of clusters.
+    n_clusters : int or "auto"
+        Number of clusters. ``"auto"`` takes what `select_n_clusters` chooses: 2 to 15, or 1 for no structure.
     recipe : {"shared", "robust", "paper"}
         What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
         views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
@@ -112,10 +113,17 @@ class ACOVA(DeepClusterer):
     view_support_ : array of shape (V,)
         How well a sample's cluster can be told from those of its nearest neighbours in the view alone: Cohen's kappa, 0
         by chance. Where one view or column tells the clusters and nothing else does, `warnings_` names it.
+    view_shift_ : array of shape (V,)
+        Of the difference between the clusters of samples without and with a view, how much comes about when the view is
+        hidden: near 1, clusters mirror who lacks it; see `missingness_check`. NaN where no sample lacks the view.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)
         Every one of them.
+    n_clusters_ : int
+        Number of clusters: what was given, or chosen.
+    cluster_numbers_ : ClusterNumbers or None
+        With ``n_clusters="auto"``: how well each number fits, and why one was chosen; see `select_n_clusters`.
     weights_, means_, variances_ : arrays of shape (K,), (K, D), (K, D)
         The mixture prior.
     history_ : DataFrame
@@ -155,12 +163,13 @@ class ACOVA(DeepClusterer):
     """
 
     method = Variational()
+    _rules: ClassVar[Mapping[str, Rule]] = {"n_clusters": either(("auto",), COUNT, "an integer at least 1")}
     presets = PRESETS
     """What the paper tunes; ``ACOVA.preset(dataset, recipe="paper")`` is the paper's procedure as a whole."""
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         recipe: str = "shared",
         latent_dim: int = 10,

@@ -22,7 +22,9 @@ from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._latent import LatentMixin, table_of_assignments
+from acova.estimators._outliers import OddnessMixin
 from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, each_view, either
@@ -61,7 +63,7 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(LatentMixin, MultiViewClusterer):
+class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
@@ -107,6 +109,11 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         Share of a sample's links that comes from each view; 0 for a view it lacks.
     view_influence_, view_support_ : arrays of shape (V,)
         What the clusters owe to each view, as for `ACOVA`.
+    view_shift_ : array of shape (V,)
+        How far clusters mirror who lacks a view, as for `ACOVA`.
+    outlier_scores_ : array of shape (n_samples,)
+        How odd each training sample is, from 0 to 1: 0.95 or more for the oddest 5 %. See `outliers`, which says
+        why, and `score_samples` for new samples.
     latent_ : array of shape (n_samples, n_clusters + 10)
         Mean over a sample's links of the points that k-means clusters, as `transform` gives it; with few samples, as
         many columns as samples.
@@ -131,7 +138,15 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
     presets = CLUSTERS_ONLY
     _per_sample = ("labels_", "probabilities_", "view_weights_", "latent_")
     _graphs: list[ViewGraph]
-    _fitted = ("seed_", "view_trust_", "view_agreement_", "view_influence_", "view_support_", "warnings_")
+    _fitted = (
+        "seed_",
+        "view_trust_",
+        "view_agreement_",
+        "view_influence_",
+        "view_support_",
+        "view_shift_",
+        "warnings_",
+    )
     _rules: ClassVar[Mapping[str, Rule]] = {
         "n_neighbors": each_view(either(("auto",), COUNT, "an integer at least 1")),
     }
@@ -201,11 +216,13 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         self._summarise(views, placed.labels)
         influence = self._influence(views, placed.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
+        self.view_shift_ = influence.shift
         self.provenance_ = provenance("cpu")
         self.warnings_ = [
             *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
             *influence.warnings,
+            *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
         ]
         warn_of(who, self.warnings_, stacklevel=3)
         return self
@@ -251,6 +268,7 @@ class AgreementGraph(LatentMixin, MultiViewClusterer):
         links = combined_graph(graphs, observed, self.view_trust_)
         self._embedding = spectral_embedding(links, self.n_clusters)
         self._graphs, self._observed, self._n_features_out = graphs, observed, self._embedding.shape[1]
+        self._usual = None
         return links
 
     def _neighbour_counts(self, n_samples: NDArray[np.int64]) -> list[int]:

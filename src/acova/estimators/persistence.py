@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from acova.base import AcovaError, RunFolderError, Streams
+from acova.clustering.number import ClusterNumbers
 from acova.data import Scaling, Summary
 from acova.data.categories import block_sizes
 from acova.data.completion import Completion, JointCompletion
@@ -36,7 +37,8 @@ _LATER: dict[str, Any] = {
     "cluster_names_": None,
     "warnings_": [],
     "empty_cells_": {},
-    **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_")),
+    "cluster_numbers_": None,
+    **dict.fromkeys(("view_trust_", "view_agreement_", "view_influence_", "view_support_", "view_shift_")),
 }
 """What folders of earlier versions do not hold."""
 _TYPES: dict[str, Any] = {
@@ -52,6 +54,7 @@ _TYPES: dict[str, Any] = {
     "objective_": float,
     "view_": str,
     "warnings_": list[str],
+    "cluster_numbers_": ClusterNumbers | None,
 }
 """What learned values must be; arrays and others are checked where they are used."""
 _PREFIX = "network."
@@ -149,7 +152,7 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     if config.covariates is not None:
         count = config.covariates.n_encoded
         effects = tuple(array_of(tensors, f"effect.{v}", (count, size)) for v, size in enumerate(sizes))
-    model.summary_ = _summary(tensors, sizes, model.n_clusters)
+    model.summary_ = _summary(tensors, sizes, model.n_clusters_)
     of_cells, of_covariates = _completions(model, tensors), (config.covariates, effects)
     scaling = Scaling(centers, scales, unit_rows, limits, *of_cells, totals, *of_covariates, lengths)
     model._scaling = scaling.with_means(model.summary_.column_means)
@@ -226,7 +229,7 @@ def _take_samples(
     shapes = {
         "labels_": ((count,), "i"),
         "labels_by_view_": ((count, n_views), "i"),
-        "probabilities_": ((count, model.n_clusters), "f"),
+        "probabilities_": ((count, model.n_clusters_), "f"),
         "view_weights_": ((count, n_views), "f"),
         "agreement_": ((count,), "f"),
         "latent_": ((count, getattr(model, "_n_features_out", -1)), "f"),
@@ -234,8 +237,8 @@ def _take_samples(
     for name, array in arrays.items():
         shape, kind = shapes.get(name, ((count, *array.shape[1:]), array.dtype.kind))
         checked = checked_array(name, array, shape, kind)
-        if kind == "i" and name not in on_disk and not ((checked >= 0) & (checked < model.n_clusters)).all():
-            msg = f"{name} names other clusters than 0 to {model.n_clusters - 1}"
+        if kind == "i" and name not in on_disk and not ((checked >= 0) & (checked < model.n_clusters_)).all():
+            msg = f"{name} names other clusters than 0 to {model.n_clusters_ - 1}"
             raise ValueError(msg)
         setattr(model, name, checked)
     if config.format_version == _OLD_FORMAT:
@@ -263,8 +266,8 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
     """Give a model its networks back."""
     settings = checked_settings(type(model).from_settings(**model.settings_))
     model.objectives_ = checked_array("objectives_", np.asarray(model.objectives_), (-1,))
-    orders, reference = array_of(tensors, "orders", (-1, model.n_clusters), "i"), config["reference"]
-    if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters)).all():
+    orders, reference = array_of(tensors, "orders", (-1, model.n_clusters_), "i"), config["reference"]
+    if not len(orders) or not (np.sort(orders, axis=1) == np.arange(model.n_clusters_)).all():
         msg = "orders holds rows that do not name every cluster once"
         raise ValueError(msg)
     if not 0 <= reference < len(orders):
@@ -331,6 +334,8 @@ def _completion(tensors: Mapping[str, Tensor], key: str, size: int) -> Completio
 
 def _summary_tensors(summary: Summary) -> dict[str, Tensor]:
     arrays = {name: getattr(summary, name) for name in ("patterns", "counts", "rows")}
+    if summary.by_cluster is not None:
+        arrays["by_cluster"] = summary.by_cluster
     for v, (mean, std) in enumerate(zip(summary.means, summary.stds, strict=True)):
         arrays |= {f"means.{v}": mean, f"stds.{v}": std}
     arrays |= {f"zeros.{v}": share for v, share in enumerate(summary.zeros)}
@@ -347,7 +352,10 @@ def _summary(tensors: Mapping[str, Tensor], sizes: Sequence[int], n_clusters: in
         else ()
         for kind in ("means", "stds", "zeros")
     )
-    return Summary(patterns, counts, rows, means, stds, zeros)
+    by_cluster = None
+    if "summary.by_cluster" in tensors:  # which earlier versions did not keep
+        by_cluster = array_of(tensors, "summary.by_cluster", (len(patterns), n_clusters), "i")
+    return Summary(patterns, counts, rows, means, stds, zeros, by_cluster)
 
 
 def to_json(value: Any) -> Any:
@@ -359,6 +367,8 @@ def to_json(value: Any) -> Any:
             plain = {"__array__": value.tolist(), "dtype": str(value.dtype)}
         case np.generic():
             plain = value.item()
+        case ClusterNumbers():
+            plain = to_json(asdict(value))
         case list():
             plain = [to_json(part) for part in value]
         case dict():

@@ -5,6 +5,7 @@ object, and ``.plot(ax=…)`` draws them again elsewhere.
 """
 
 from acova.plots.calibration import CalibrationDisplay
+from acova.plots.cluster_number import ClusterNumberDisplay
 from acova.plots.clusters import ClusterDisplay
 from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands, reaches
 from acova.plots.convergence import ConvergenceDisplay
@@ -14,6 +15,7 @@ from acova.plots.maps import MAPS, map_points
 from acova.plots.missing import MissingDisplay
 from acova.plots.saving import save_figures
 from acova.plots.style import MARKERS, PALETTE
+from acova.plots.tree import ClusterTreeDisplay
 from acova.plots.weights import ViewWeightDisplay
 
 __all__ = [
@@ -23,6 +25,8 @@ __all__ = [
     "PALETTE",
     "CalibrationDisplay",
     "ClusterDisplay",
+    "ClusterNumberDisplay",
+    "ClusterTreeDisplay",
     "ConvergenceDisplay",
     "CorrelationDisplay",
     "LatentDisplay",

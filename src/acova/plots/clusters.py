@@ -59,9 +59,9 @@ class ClusterDisplay:
         check_is_fitted(estimator, "labels_")
         if not hasattr(estimator, "probabilities_"):
             labels = estimator.labels_ if X is None else estimator.predict(X)
-            return cls(labels, n_clusters=estimator.n_clusters).plot(ax)
+            return cls(labels, n_clusters=estimator.n_clusters_).plot(ax)
         shares = estimator.probabilities_ if X is None else estimator.predict_proba(X)
-        return cls(shares.argmax(axis=1), shares.max(axis=1), n_clusters=estimator.n_clusters).plot(ax)
+        return cls(shares.argmax(axis=1), shares.max(axis=1), n_clusters=estimator.n_clusters_).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw on `ax`, or on a new figure."""

@@ -54,7 +54,7 @@ class ViewWeightDisplay:
         labels, weights = estimator.labels_, estimator.view_weights_
         if X is not None:
             labels, weights = estimator.predict(X), estimator.fusion_weights(X)
-        return cls(weights, labels, estimator.view_names_, n_clusters=estimator.n_clusters).plot(ax)
+        return cls(weights, labels, estimator.view_names_, n_clusters=estimator.n_clusters_).plot(ax)
 
     def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw on `ax`, or on a new figure."""

@@ -17,6 +17,7 @@ from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.files import file_errors
 from acova.base.outputs import check_output, new_file
+from acova.estimators._checks import missingness_words
 from acova.estimators._settings import plain, setting_parameters
 from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.plots import CONFIDENCE_EDGES, MAPS, PALETTE, ClusterDisplay, MissingDisplay, ViewWeightDisplay
@@ -62,8 +63,8 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
     check_is_fitted(model, "labels_")
     labels = np.asarray(model.labels_)
     confidence = np.asarray(model.probabilities_).max(axis=1) if hasattr(model, "probabilities_") else None
-    display = ClusterDisplay(labels, confidence, n_clusters=model.n_clusters)
-    rows = choose_samples(labels, model.n_clusters, _MAX_SAMPLES)
+    display = ClusterDisplay(labels, confidence, n_clusters=model.n_clusters_)
+    rows = choose_samples(labels, model.n_clusters_, _MAX_SAMPLES)
     columns = sample_columns(model, rows, method)
     patterns = columns.pop("patterns", None)
     mapped = columns.pop("map", None)
@@ -82,6 +83,7 @@ def render_report(model: Any, *, method: str = "t-SNE") -> str:
         warnings=[str(text) for text in getattr(model, "warnings_", ())],
         influence=_influence(model),
         imputation=_imputation(model),
+        missingness=missingness_words(model),
         weights=weights,
         heaviest=max((abs(w) for row in weights or () for w in row if w is not None), default=0.0) or 1.0,
         correlation=_correlation(model),
@@ -150,10 +152,10 @@ def _missing(model: Any) -> dict[str, Any]:
 def _clusters(model: Any, display: ClusterDisplay) -> list[dict[str, Any]]:
     """Return what the page says of each cluster, in the order of their numbers: the largest first."""
     labels = np.asarray(model.labels_)
-    top = 5 if model.n_clusters * len(model.view_names_) <= 100 else 3
+    top = 5 if model.n_clusters_ * len(model.view_names_) <= 100 else 3
     agreement = None
     if getattr(model, "n_voters_", 1) > 1:
-        agreement = np.bincount(labels, np.asarray(model.agreement_), minlength=model.n_clusters)
+        agreement = np.bincount(labels, np.asarray(model.agreement_), minlength=model.n_clusters_)
     found = []
     for label, profiles in enumerate(cluster_profiles(model, top)):
         size = int(display.sizes[label])
@@ -214,7 +216,7 @@ def _imputation(model: Any) -> list[dict[str, Any]] | None:
 def _weights(model: Any, labels: Any) -> list[list[float | None]] | None:
     if not hasattr(model, "view_weights_"):
         return None
-    display = ViewWeightDisplay(model.view_weights_, labels, model.view_names_, n_clusters=model.n_clusters)
+    display = ViewWeightDisplay(model.view_weights_, labels, model.view_names_, n_clusters=model.n_clusters_)
     return [[None if np.isnan(value) else value for value in row] for row in display.cluster_weights.tolist()]
 
 

@@ -92,7 +92,7 @@ def training_checks(model: Any) -> list[Check]:
 
 
 def _empty(model: Any) -> Check:
-    sizes = np.bincount(model.labels_, minlength=model.n_clusters)
+    sizes = np.bincount(model.labels_, minlength=model.n_clusters_)
     empty = int((sizes == 0).sum())
     if empty:
         return Check("warning", f"{empty} of {len(sizes)} clusters have no sample; try fewer clusters.")

@@ -40,12 +40,16 @@ class Influence:
     support : array of shape (V,)
         How well a sample's cluster can be told from those of its nearest neighbours in the view alone: Cohen's kappa,
         0 by chance and 1 where the view has the same groups.
+    shift : array of shape (V,)
+        Of the difference between the clusters of samples without and with the view, how much comes about when the view
+        is hidden from samples that have it; NaN where no sample lacks it.
     warnings : list of str
         One sentence if a single view or column decides and nothing else supports it.
     """
 
     changed: Floats
     support: Floats
+    shift: Floats
     warnings: list[str]
 
 
@@ -80,8 +84,10 @@ def influence_of_views(
             [_support(table[has], labels[has], n_clusters) for table, has in zip(tables, seen, strict=True)]
         )
         warnings = _doubts(some, tables, labels, summary, support, n_clusters)
-    changed = np.array([_changed(some, labels, v, labels_of) for v in range(views.n_views)])
-    return Influence(changed, support, warnings)
+    hidden = [_without(some, labels, v, labels_of) for v in range(views.n_views)]
+    changed = np.array([float((before != after).mean()) if len(before) else 0.0 for before, after in hidden])
+    shift = np.array([_shift(summary, v, *pair) for v, pair in enumerate(hidden)])
+    return Influence(changed, support, shift, warnings)
 
 
 def spread_samples(views: Views | StoredViews, most: int = _COMPARED) -> tuple[Views, NDArray[np.intp]]:
@@ -108,15 +114,31 @@ def _support(rows: Floats, labels: NDArray[np.int64], n_clusters: int) -> float:
     return max(float(cohen_kappa_score(labels, votes.argmax(axis=1))), 0.0)
 
 
-def _changed(some: Views, labels: NDArray[np.int64], v: int, labels_of: Labeller) -> float:
-    """Return the share of the samples that get another cluster without view v, of those that have another view."""
+def _without(
+    some: Views, labels: NDArray[np.int64], v: int, labels_of: Labeller
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the clusters of samples that have view v and another one, and their clusters when v is hidden."""
     both = some.observed[:, v] & (some.observed.sum(axis=1) > 1)
     if not both.any():
-        return 0.0
+        return labels[both], labels[both]
     chosen = some.take(np.flatnonzero(both))
     mask = chosen.observed.copy()
     mask[:, v] = False
-    return float((labels_of(chosen, mask) != labels[both]).mean())
+    return labels[both], labels_of(chosen, mask)
+
+
+def _shift(summary: Summary, v: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
+    """Return how much of the difference between samples without and with a view comes about when it is hidden."""
+    if summary.by_cluster is None:
+        return np.nan
+    n_clusters = summary.by_cluster.shape[1]
+    without, having = (summary.by_cluster[summary.patterns[:, v] == has].sum(axis=0) for has in (False, True))
+    if not len(before) or not without.any():
+        return np.nan
+    apart = without / without.sum() - having / having.sum()
+    moved = (np.bincount(after, minlength=n_clusters) - np.bincount(before, minlength=n_clusters)) / len(before)
+    length = float(np.square(apart).sum())
+    return float(moved @ apart / length) if length else np.nan
 
 
 def _doubts(

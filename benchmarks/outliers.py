@@ -1,0 +1,104 @@
+"""Planted outliers: AUROC of AgreementGraph beside IsolationForest and LocalOutlierFactor, and false positives.
+
+    OMP_NUM_THREADS=1 python benchmarks/outliers.py --runs 3
+
+Made data of five groups in three views, and real data; half of the samples of complete data are incomplete. One class
+and a fifth of the other samples are kept from training. A half of this fifth is scored as it is, the other half becomes
+`foreign` (samples of the class that training did not see), `shuffled` (each view from another sample) or `noise`
+(normal numbers with the mean and spread of each column). `false` is the share of the untouched samples with p ≤ 0.05.
+The others get the KNN-imputed table.
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+import pandas as pd
+
+PLANTED = ("foreign", "shuffled", "noise")
+
+
+def data(name: str, run: int):
+    """Return arrays, labels and mask."""
+    from acova.data import make_observed, make_views
+
+    if name == "made":
+        sizes = {"n_features": 20, "separation": 0.8}
+        found = make_views(600, 5, dict.fromkeys(("a", "b", "c"), sizes), random_state=run)
+        arrays, labels = list(found.views.arrays), found.labels
+    else:
+        from cluster_number import read
+
+        views, labels = read(name, run)
+        return [np.array(array) for array in views.arrays], labels, views.observed
+    return arrays, labels, make_observed(len(labels), len(arrays), 0.5, random_state=run)
+
+
+def planted(arrays, labels, observed, kind: str, run: int):
+    """Return views for training, views to score, and which of these are outliers."""
+    from acova import Views
+
+    rng = np.random.default_rng(run)
+    foreign = np.unique(labels)[run % len(np.unique(labels))]
+    own = rng.permutation(np.flatnonzero(labels != foreign))
+    count = len(own) // 10
+    clean, changed, train = own[:count], own[count : 2 * count], own[2 * count :]
+    if kind == "foreign":
+        changed = rng.permutation(np.flatnonzero(labels == foreign))[:count]
+    tested = np.concatenate([clean, changed])
+    mask = observed[tested].copy()
+    if kind == "shuffled":  # contradictions need views
+        mask = ~np.column_stack([np.isnan(array[tested]).any(axis=1) for array in arrays])
+    scored = [array[tested].copy() for array in arrays]
+    for v, array in enumerate(scored):
+        if kind == "shuffled":
+            array[count:] = array[count:][rng.permutation(len(changed))]
+            mask[count:, v] = ~np.isnan(array[count:]).any(axis=1)
+        elif kind == "noise":
+            known = arrays[v][train][observed[train, v]]
+            array[count:] = rng.normal(known.mean(axis=0), known.std(axis=0), size=array[count:].shape)
+    keep = mask.any(axis=1)
+    views = Views.of([array[keep] for array in scored], mask[keep])
+    return Views.of([a[train] for a in arrays], observed[train]), views, (np.arange(len(tested)) >= count)[keep]
+
+
+def scores(train, test, n_clusters: int, run: int):
+    """Return the oddness of the tested samples by method, and p-values."""
+    from sklearn.ensemble import IsolationForest
+    from sklearn.neighbors import LocalOutlierFactor
+
+    from acova import AgreementGraph, KNNImpute
+
+    model = AgreementGraph(n_clusters, random_state=run).fit(train)
+    p_values = model.outliers(test)["p_value"].to_numpy()
+    imputer = KNNImpute(n_clusters, standardize="auto", n_init=1, random_state=run).fit(train)
+    known, new = (np.hstack(imputer._filled(views)) for views in (train, test))
+    forest = IsolationForest(random_state=run).fit(known)
+    factor = LocalOutlierFactor(20, novelty=True).fit(known)
+    found = {"AgreementGraph": -p_values, "IsolationForest": -forest.score_samples(new)}
+    return {**found, "LOF": -factor.score_samples(new)}, p_values
+
+
+def main() -> None:
+    """Measure."""
+    from sklearn.metrics import roc_auc_score
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--data", nargs="+", default=["made", "handwritten", "snareseq", "tcga_brca_mixomics"])
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = []
+    for name in arguments.data:
+        for run in range(arguments.runs):
+            arrays, labels, observed = data(name, run)
+            for kind in PLANTED:
+                train, test, odd = planted(arrays, labels, observed, kind, run)
+                found, p_values = scores(train, test, len(np.unique(labels)) - 1, run)
+                aurocs = {method: roc_auc_score(odd, score) for method, score in found.items()}
+                rows.append({"data": name, "planted": kind, **aurocs, "false": (p_values[~odd] <= 0.05).mean()})
+        print(pd.DataFrame(rows).groupby(["data", "planted"], sort=False).mean().round(3).to_string(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

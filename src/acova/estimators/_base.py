@@ -174,7 +174,18 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         check_is_fitted(self, "labels_")
         save_model(self, folder, overwrite=overwrite)
 
-    def report(self, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        method: str = "t-SNE",
+        views: Any = None,
+        observed: Any = None,
+        covariates: Any = None,
+        compare: Any = None,
+        compare_name: str = "the other run",
+        overwrite: bool = False,
+    ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
 
         Parameters
@@ -184,11 +195,28 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
             ``overwrite=True``.
         method : {"t-SNE", "PCA", "UMAP"}
             How the map of the samples is made.
+        views : views of any form, optional
+            The training data. The map can then be coloured by the features that set the clusters apart most.
+        observed : array of bool, shape (n_samples, V), optional
+            As in `fit`, with `views`.
+        covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
+            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+        compare : fitted estimator, optional
+            Another result of the same samples: the report compares clusters, samples and settings.
+        compare_name : str
+            What the report calls the other result.
         overwrite : bool
+
+        Examples
+        --------
+        >>> model.report("report.html", covariates=patients[["age", "sex"]])  # doctest: +SKIP
         """
         from acova.report import write_report  # above this layer: the one exception to the import contract
 
-        return write_report(self, path, method=method, overwrite=overwrite)
+        return write_report(
+            self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
+            compare_name=compare_name, overwrite=overwrite,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:

@@ -1,6 +1,7 @@
 """Numbers as people read them: every number of the page is written by a function of this module."""
 
 import math
+from collections.abc import Sequence
 
 
 def number(value: float, *, most: float = math.inf) -> str:
@@ -44,3 +45,16 @@ def percent(share: float) -> str:
     if 0 < share < 0.01:
         return "<1 %"
     return ">99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def count(value: int, noun: str) -> str:
+    """Return a count with its noun, which gets an s for all counts but 1."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def listed(words: Sequence[object], most: int = 10) -> str:
+    """Return words as a list in a sentence: ``a, b and c``; more than `most` are counted."""
+    shown = [str(word) for word in words[:most]]
+    if len(words) > most:
+        shown.append(f"{len(words) - most:,} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

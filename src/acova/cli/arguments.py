@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+def share(text: str | float) -> float:
+    """Read a share: ``0.5`` or ``50%``."""
+    given = str(text).strip()
+    try:
+        value = float(given.removesuffix("%"))
+    except ValueError:
+        msg = f"a share must be a number such as 0.5, or percent such as 50%; got {text!r}."
+        raise OptionError(msg) from None
+    return value / 100 if given.endswith("%") else value
+
+
 def data_names(incomplete: str) -> list[str]:
     """Complete a data set of the catalogue; the shell adds files and folders."""
     from acova.data import dataset_names
@@ -32,6 +43,7 @@ Method = Annotated[
 Drop = Annotated[list[str] | None, typer.Option(help="Leave out a column, or VIEW:COLUMN; may be repeated.")]
 Holes = Annotated[str, typer.Option(help="Rows with single empty cells: refuse, or hide the view there.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
+Missing = typer.Option(parser=share, metavar="SHARE", help="Hide views of this share of the samples: 0.5 or 50%.")
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
 

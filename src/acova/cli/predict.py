@@ -9,7 +9,7 @@ import typer
 from acova.base import DataError, OptionError
 from acova.base.outputs import check_output, new_file
 from acova.cli.arguments import Drop, Holes, Stream, data_names, load
-from acova.console import cluster_sizes, say, show, size_table
+from acova.console import cluster_sizes, count, say, show, size_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,7 +59,7 @@ def predict(
     with new_file(out) as part:
         write_table(part, _counted(model.iter_assignments(views), sizes))
     show(size_table(sizes))
-    say(f"Labels of {len(views)} samples: {out}")
+    say(f"Labels of {count(len(views), 'sample')}: {out}")
 
 
 def _counted(tables: "Iterator[pd.DataFrame]", sizes: "list[pd.DataFrame]") -> "Iterator[pd.DataFrame]":

@@ -19,6 +19,8 @@ _MARKERS = (-99, -999, -9999, 999, 9999, 99999)
 _SHOWN = 5
 """Columns that one warning names."""
 _HUGE = 1e6
+_COUNTED, _FEWEST_COUNTED = 255, 5
+"""Largest whole number of images, above which whole numbers are counts, and numeric columns a view of counts has."""
 _ALIKE = 1e4
 """Times larger than the median column of its view at which a column's spread is remarked."""
 
@@ -69,6 +71,7 @@ def findings_of(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
             else:
                 yield from _of_words(name, column, values)
         yield from _of_columns(name, numbers)
+        yield from _of_counts(name, numbers)
 
 
 def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
@@ -158,6 +161,22 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
                 f"varies {spread / middle:.1g} times as much as the median column: needs standardize=True (the default)"
             )
             yield Finding("spread", name, column, text)
+
+
+def _of_counts(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterator[Finding]:
+    """Remark raw counts: whole numbers from 0, with a long tail in most columns."""
+    known = [array[~np.isnan(array)] for array in numbers.values()]
+    known = [array for array in known if len(array)]
+    if len(known) < _FEWEST_COUNTED or any(((array < 0) | (array != np.round(array))).any() for array in known):
+        return
+    largest = max(float(array.max()) for array in known)
+    tails = sum(bool(array.mean() > np.median(array)) for array in known)
+    if largest > _COUNTED and 2 * tails > len(known) and np.isfinite(largest):
+        text = (
+            f"looks like raw counts (whole numbers up to {largest:,.0f}): divide each row by its sum, and take "
+            "logarithms (np.log1p), or the largest columns will dominate"
+        )
+        yield Finding("counts", name, "", text)
 
 
 def name_findings(frames: Mapping[str, pd.DataFrame], joined: pd.Index | None = None) -> Iterator[Finding]:

@@ -39,17 +39,12 @@ def fixed(value: float, *, signed: bool = False) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share from 0 to 1 in whole percent; 0 % and 100 % mean none and all."""
+    """Return a share from 0 to 1 in whole percent; 0% and 100% mean none and all."""
     if math.isnan(share):
         return "–"
     if 0 < share < 0.01:
-        return "<1 %"
-    return ">99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
-
-
-def count(value: int, noun: str) -> str:
-    """Return a count with its noun, which gets an s for all counts but 1."""
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
 
 
 def listed(words: Sequence[object], most: int = 10) -> str:

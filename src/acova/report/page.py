@@ -16,11 +16,12 @@ from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.files import file_errors
 from acova.base.outputs import check_output, new_file
+from acova.console import count
 from acova.plots import MAPS, PALETTE
 from acova.report.comparison import check_comparable
 from acova.report.covariates import check_covariates, colour_columns, top_features
 from acova.report.exports import as_json
-from acova.report.numbers import count, fixed, listed, number, percent
+from acova.report.numbers import fixed, listed, number, percent
 from acova.report.result import Result
 from acova.report.sections import SECTIONS
 

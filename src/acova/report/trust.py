@@ -85,12 +85,6 @@ def _sure_but_divided(result: Result) -> Iterator[Finding]:
             "runs there."
         )
         yield Finding("warning", text, "clusters", tuple(doubtful))
-    elif agreed > sure + _APART:
-        text = (
-            f"On average {percent(agreed)} of the runs agree on a sample's cluster, but the mean confidence is only "
-            f"{fixed(sure)}. The clusters are more stable than the confidence suggests; use it only to rank samples."
-        )
-        yield Finding("note", text, "clusters")
 
 
 def _deciding_view(result: Result) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from acova.report.numbers import count, fixed, listed, percent
+from acova.console import count
+from acova.report.numbers import fixed, listed, percent
 
 _CLEAR = 0.1
 """A correlation or contrast below this is not worth a sentence."""
@@ -139,7 +140,7 @@ def _settled(last: pd.DataFrame) -> Check | None:
         return None
     before, now = totals[-2 * window : -window].mean(), totals[-window:].mean()
     change = (now - before) / max(abs(before), 1e-12)
-    how = f"the mean objective of the last {window} epochs is {100 * abs(change):.1f} %"
+    how = f"the mean objective of the last {window} epochs is {100 * abs(change):.1f}%"
     if change < -0.01:
         return Check("note", f"Still improving: {how} below that of the {window} epochs before; more epochs may help.")
     if change > 0.01:

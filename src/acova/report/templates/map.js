@@ -211,7 +211,7 @@ function described(i) {
   const parts = [`${columns.name[i]}: cluster ${columns.label[i]}`];
   if (columns.confidence) parts[0] += ` (${probability(i)})`;
   if (columns.second) parts.push(`then cluster ${columns.second[i]}`);
-  if (columns.agreement) parts.push(`${Math.round(columns.agreement[i] / 10)} % of the runs agree`);
+  if (columns.agreement) parts.push(`${Math.round(columns.agreement[i] / 10)}% of the runs agree`);
   if (columns.pattern) parts.push(`has ${observedViews(i).join(", ")}`);
   const colouring = colourings.get(state.colour);
   if (state.colour.startsWith("covariate")) parts.push(`${colouring.title}: ${colouring.text(i)}`);

@@ -76,7 +76,7 @@ def test_samples_in_one_place_are_one_island(n_samples):
 @pytest.fixture(scope="module")
 def consensus(fitted):
     """A model whose two runs agree on everything."""
-    votes = {"agreement_": np.ones(240, np.float32), "probabilities_": np.eye(3, dtype=np.float32)[fitted.labels_]}
+    votes = {"_agreement": np.ones(240, np.float32), "probabilities_": np.eye(3, dtype=np.float32)[fitted.labels_]}
     model = changed(fitted, **votes)
     model.__class__ = type("ACOVA", (ACOVA,), {"n_voters_": 2, "method": ACOVA.method})
     return model
@@ -84,11 +84,11 @@ def consensus(fitted):
 
 def test_a_confidence_far_above_the_agreement_of_runs_is_a_warning(consensus):
     agreement = np.full(240, 0.7, np.float32)
-    text = doubts(consensus, agreement_=agreement)
+    text = doubts(consensus, _agreement=agreement)
     assert "[warning] The mean confidence is 1.00, but on average only 70% of the runs agree on a sample's clus" in text
     one = np.where(consensus.labels_ == 1, np.float32(0.6), np.float32(1.05))
     assert "[warning] In cluster 1 the mean confidence is far above the share of runs" in doubts(
-        consensus, agreement_=one
+        consensus, _agreement=one
     )
     assert "runs agree" not in doubts(consensus)
 
@@ -119,7 +119,7 @@ def test_a_cluster_that_lacks_a_view_is_a_warning(fitted, toy):
 
 
 def test_warnings_come_before_notes_and_link_to_the_card(consensus):
-    page = render_report(changed(consensus, agreement_=np.full(240, 0.7, np.float32)), method="PCA")
+    page = render_report(changed(consensus, _agreement=np.full(240, 0.7, np.float32)), method="PCA")
     section = page[page.index('id="trust"') : page.index('id="map"')]
     levels = re.findall(r'<li class="(\w+)">', section)
     assert levels[0] == "warning"
@@ -256,7 +256,7 @@ def test_a_hundred_thousand_samples_fit_into_ten_megabytes(fitted):
         name: getattr(fitted, name)[rows] for name in ("labels_", "probabilities_", "view_weights_", "latent_")
     }
     names = pd.Index([f"a sample with a rather long name {i:06d}" for i in range(100_000)])
-    large = changed(fitted, **per_sample, agreement_=fitted.agreement_[rows], index_=names)
+    large = changed(fitted, **per_sample, _agreement=fitted._agreement[rows], index_=names)
     covariates = {f"covariate {i}": np.arange(100_000.0) for i in range(10)}
     page = render_report(large, method="PCA", covariates=covariates)
     assert len(page.encode()) < 10 * 2**20

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError
+from acova.base.html import html_table
 from acova.console import plain, plain_table
 from acova.data.files.formats import Contents, read_contents
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_PATTERNS = 12
+_SHOWN = 20
+"""Findings that a notebook shows."""
 _ALIKE = 4
 """Findings of one kind in one view that are shown one by one."""
 
@@ -62,6 +65,22 @@ class Inspection:
         if self.findings:
             yield self._remarks()
         yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
+
+    def _repr_html_(self) -> str:
+        sizes = [
+            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            for name, row in self.views.iterrows()
+        ]
+        found = [("stops a fit" if one.stops else "", one.view, one.column, one.text) for one in self.findings[:_SHOWN]]
+        note = "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
+        if len(self.findings) > _SHOWN:
+            note = f"… and {len(self.findings) - _SHOWN} more remarks. {note}"
+        columns = ("view", "columns", "features", "samples", "observed")
+        if not found:
+            return html_table(f"{self.n_samples:,} samples", columns, sizes, note)
+        return html_table(f"{self.n_samples:,} samples", columns, sizes) + html_table(
+            "Worth a look", ("", "view", "column", "what"), found, note
+        )
 
     def _remarks(self) -> "RenderableType":
         """Return the findings as a table; those of one kind in one view share a row."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from acova.base import DataError
 from acova.base.errors import near_miss
+from acova.base.html import html_table
 from acova.data.categories import Categories, Encoded, category_column, given_column
 from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
@@ -174,6 +175,22 @@ class Views:
     def __len__(self) -> int:
         return self.n_samples
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features of all views, by which scikit-learn counts the samples."""
+        return self.n_samples, sum(self.sizes)
+
+    def __getitem__(self, rows: Any) -> Self:
+        """Return the samples at the given positions: scikit-learn splits samples by this."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]
+        if isinstance(rows, str | tuple):
+            msg = f"Views are indexed by positions of samples; got {rows!r}. The arrays of the views are in .arrays."
+            raise DataError(msg)
+        return self.take([rows] if isinstance(rows, int | np.integer) else rows)
+
+    __iter__ = None  # neither samples nor views are meant
+
     def __repr__(self) -> str:
         count = max(self.n_samples, 1)
         views = ", ".join(
@@ -181,6 +198,14 @@ class Views:
             for name, size, seen in zip(self.names, self.sizes, self.observed.sum(axis=0), strict=True)
         )
         return f"<Views of {self.n_samples} samples ({self.complete.sum() / count:.0%} complete); {views}>"
+
+    def _repr_html_(self) -> str:
+        count = max(self.n_samples, 1)
+        seen = self.observed.sum(axis=0).tolist()
+        rows = [(*one, f"{one[-1] / count:.0%}") for one in zip(self.names, self.sizes, seen, strict=True)]
+        title = f"Views of {self.n_samples:,} samples"
+        note = f"{self.complete.sum() / count:.0%} of the samples have all views."
+        return html_table(title, ("view", "features", "samples that have it", "share"), rows, note)
 
 
 def joined_views(

@@ -22,6 +22,7 @@ from acova.data.files.omics import add_results, is_omics
 from acova.data.inputs import from_tensor
 from acova.data.scaling import observed_counts
 from acova.data.stored import is_stored
+from acova.estimators._notebook import NotebookMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, rules_of
@@ -31,7 +32,7 @@ _IN_MEMORY = 2**28
 """Bytes of views on disk up to which they are read as a whole."""
 
 
-class MultiViewClusterer(ClusterMixin, BaseEstimator):
+class MultiViewClusterer(NotebookMixin, ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes

@@ -138,7 +138,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if checkpoint is not None:
             identity = self._identity(prepared.settings)
             checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views)})
-        shown = self.verbose and processes.is_first
+        shown = int(self.verbose) if processes.is_first else 0
         with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
             runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
         self._finish(prepared, runs)
@@ -264,8 +264,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
-        self.agreement_, self.latent_ = found.agreement, found.latent
-        agreement = self.agreement_ if self.n_voters_ > 1 else None
+        self._agreement, self.latent_ = found.agreement, found.latent
+        agreement = self._agreement if self.n_voters_ > 1 else None
         doubts = doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_, agreement)
         self.warnings_ = [*doubts, *influence.warnings]
         if processes.is_first:
@@ -292,6 +292,18 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def n_voters_(self) -> int:
         """Number of runs whose assignments are averaged: all of a consensus, else one."""
         return len(self._ensemble.networks)
+
+    @property
+    def agreement_(self) -> NDArray[np.float32]:
+        """Share of the runs that give each sample its label, (n_samples,); only where several runs vote."""
+        if self.n_voters_ < 2:
+            msg = f"{type(self).__name__} has no agreement_: one run decides. Fit with n_init=10, consensus=True."
+            raise AttributeError(msg)
+        return self._agreement
+
+    @agreement_.setter
+    def agreement_(self, shares: NDArray[np.float32]) -> None:
+        self._agreement = shares
 
     def _trained_objective(self, job: Job, run: TrainedRun, prepared: Prepared) -> float:
         """Return the objective that was trained, over all training data: with its weights and neighbours."""
@@ -389,7 +401,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if X is None:
             for start in range(0, len(self.labels_), _TABLE_ROWS):
                 rows = slice(start, start + _TABLE_ROWS)
-                per_sample = (self.probabilities_, self.view_weights_, self.agreement_)
+                per_sample = (self.probabilities_, self.view_weights_, self._agreement)
                 yield self._table(self.index_[rows], *(array[rows] for array in per_sample))
             return
         views = self._views_to_predict(X, observed)

@@ -64,7 +64,8 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     for v, (center, scale) in enumerate(zip(model._scaling.centers, model._scaling.scales, strict=True)):
         tensors |= {f"center.{v}": torch.from_numpy(center), f"scale.{v}": torch.from_numpy(scale)}
     tensors |= _summary_tensors(model.summary_)
-    per_sample = {name: getattr(model, name) for name in model._per_sample}
+    # Files keep the agreement of a single run too, which the model does not show.
+    per_sample = {name: getattr(model, {"agreement_": "_agreement"}.get(name, name)) for name in model._per_sample}
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
     tensors |= {name: torch.from_numpy(array) for name, array in per_sample.items() if name not in on_disk}
     params = model.get_settings()

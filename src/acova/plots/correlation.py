@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
+from acova.plots.display import Display
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class CorrelationDisplay:
+class CorrelationDisplay(Display):
     """Heat map of a correlation matrix, with the views' names and the values in the cells.
 
     Parameters

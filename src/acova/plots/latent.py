@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
+from acova.plots.display import Display
 from acova.plots.maps import map_points
 from acova.plots.style import MARKERS, PALETTE, new_axes, settle
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class LatentDisplay:
+class LatentDisplay(Display):
     """Samples in two dimensions, by cluster; uncertain samples are faded, cluster numbers stand near the medians.
 
     Parameters

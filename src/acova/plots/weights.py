@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from acova.base import OptionError
+from acova.plots.display import Display
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class ViewWeightDisplay:
+class ViewWeightDisplay(Display):
     """Mean weight of every view in the latent positions of each cluster's samples; rows sum to 1.
 
     A view that many samples of a cluster lack has a small mean weight there. Strongly correlated views can have

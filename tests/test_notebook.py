@@ -65,7 +65,7 @@ def test_views_show_their_sizes(toy):
 def test_inspections_and_summaries_show_what_matters(fitted):
     good = pd.DataFrame({"x": np.arange(30) % 7 / 3, "same": 1.0})
     text = texts(inspect_data({"<a>": good})._repr_html_())
-    assert "is always 1: it tells nothing" in text
+    assert "is always 1: it carries no information" in text
     assert text.endswith("These data can be used.")
     bad = inspect_data({"a": good.assign(hole=[np.nan] + [1.0] * 29)})
     assert "stops a fit" in texts(bad._repr_html_())

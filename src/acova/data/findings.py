@@ -107,7 +107,7 @@ def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.S
         return
     different = np.unique(known)
     if len(different) == 1:
-        yield Finding("constant", name, column, f"is always {different[0]:g}: it tells nothing")
+        yield Finding("constant", name, column, f"is always {different[0]:g}: it carries no information")
         return
     if _counts_rows(known, values):
         yield Finding("id", name, column, "are whole numbers that only go up: a number of the row? drop it")
@@ -139,7 +139,7 @@ def _of_words(name: str, column: str, values: pd.Series) -> Iterator[Finding]:
     if column in encoded.doubts:
         yield doubt_finding(name, column, encoded.doubts[column])
     if found is not None and len(found) == 1:
-        yield Finding("constant", name, column, f"is always {found[0]!r}: it tells nothing")
+        yield Finding("constant", name, column, f"is always {found[0]!r}: it carries no information")
     elif found is not None:
         shown = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
         many = " (many: they outweigh the numbers)" if len(found) > MOST_CATEGORIES else ""

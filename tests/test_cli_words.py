@@ -137,6 +137,10 @@ def test_what_is_no_share_is_refused(acova):
         ("/tmp/latent_dim/run exists", "/tmp/latent_dim/run exists"),
         ("the alpha of a view", "the alpha of a view"),
         ("balance=False", "--balance false"),
+        (
+            "(read_views and the command line: holes='hide', --holes hide)",
+            "(read_views and the command line: --holes hide)",
+        ),
     ],
 )
 def test_messages_speak_of_options(keywords, options):

@@ -234,5 +234,5 @@ def test_columns_with_one_name_are_refused(columns, words):
 def test_a_hole_beside_categories_names_the_column_as_written():
     holes = FRAME[["colour", "stage", "age"]].copy()
     holes.iloc[5, 2] = np.nan
-    with pytest.raises(DataError, match=r"View 'a' has NaN in sample 'p5', column 'age' \(1 such samples\)"):
+    with pytest.raises(DataError, match=r"View 'a' has NaN in sample 'p5', column 'age' \(1 such sample\)"):
         Views.of({"a": holes})

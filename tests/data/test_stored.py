@@ -503,7 +503,7 @@ def test_blocks_of_no_size_are_refused_at_once(sources, size):
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ((100, 1, NAN), r"View 'a' has NaN in sample 100, column 1 \(1 such samples\).*sklearn.impute"),
+        ((100, 1, NAN), r"View 'a' has NaN in sample 100, column 1 \(1 such sample\).*sklearn.impute"),
         ((100, 2, -np.inf), "View 'a' has infinity in sample 100, column 2"),
         ((100, slice(None), NAN), "1 of 20 samples have no view at all, first: 100. .*drop it"),
     ],

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from acova.cli.arguments import Drop, Holes, data_names, existing
+from acova.cli.messages import inspection_in_options
 from acova.console import plain_table, show
 
 
@@ -20,7 +21,7 @@ def inspect(
     known = data in dataset_names() and not Path(data).exists()
     given = load_dataset(data).views if known else existing(data)
     found = inspect_data(given, drop=drop or (), holes=holes)
-    show(found)
+    show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)
 

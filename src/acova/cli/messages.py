@@ -1,9 +1,14 @@
 """Messages of the library in the words of the command line: options instead of keywords."""
 
 import re
+from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from acova.cli.options import option_flag
+
+if TYPE_CHECKING:
+    from acova.data import Inspection
 
 _OWN = {
     "n_clusters": "--clusters", "random_state": "--seed", "overwrite=True": "--force", "checkpoint": "--resume",
@@ -29,7 +34,8 @@ def as_options(text: str) -> str:
     ``n_init=10`` becomes ``--n-init 10``, ``consensus=True`` becomes ``--consensus``, and a name with an underscore,
     or before a rule (``alpha must be ...``), becomes the option. Names in quotes stay.
     """
-    text = text.replace("overwrite=True", "--force")
+    text = text.replace("overwrite=True", "--force").replace("holes='hide', --holes hide", "--holes hide")
+    text = text.replace("--holes hide, holes='hide'", "--holes hide")
     options = _settings()
     names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
     text = re.sub(rf"{_QUOTED}({names})=True\b", lambda found: options[found[1]], text)
@@ -38,3 +44,9 @@ def as_options(text: str) -> str:
     text = re.sub(rf"(?<=: )({names})(?= must )", lambda found: options[found[1]], text)
     long = "|".join(name for name in sorted(options, key=len, reverse=True) if "_" in name)
     return re.sub(rf"{_QUOTED}({long})(?![\w/'\"=(])", lambda found: options[found[1]], text)
+
+
+def inspection_in_options(found: "Inspection") -> "Inspection":
+    """Return what was found in data with settings named by their options."""
+    findings = tuple(replace(one, text=as_options(one.text)) for one in found.findings)
+    return replace(found, findings=findings, refusal=None if found.refusal is None else as_options(found.refusal))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from acova.base import DataError
 from acova.base.errors import near_miss
 from acova.base.html import html_table
+from acova.console import count
 from acova.data.categories import Categories, Encoded, category_column, given_column
 from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
@@ -282,7 +283,7 @@ def _check_cells(
         raise DataError(msg)
     msg = (
         f"View {name!r} has {what} in sample {index.tolist()[row]!r}, column {where} "
-        f"({int(bad.any(axis=1).sum())} such samples), though the view is observed there. "
+        f"({count(int(bad.any(axis=1).sum()), 'such sample')}), though the view is observed there. "
         "A view is present as a whole or missing as a whole: fill single cells first (sklearn.impute), "
         "or set the whole row to NaN (read_views and the command line: holes='hide', --holes hide)."
     )

@@ -82,7 +82,8 @@ def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
         cells = int(numeric[partly].isna().sum().sum())
         count, first = int(partly.sum()), partly.idxmax()
         rows = "1 row has" if count == 1 else f"{count} rows have"
-        text = f"{rows} single empty cells ({cells}), first {first!r}: fill them, or hide the view there (--holes hide, holes='hide')"
+        remedy = "fill them, or hide the view there (--holes hide, holes='hide')"
+        text = f"{rows} single empty cells ({cells}), first {first!r}: {remedy}"
         yield Finding("holes", name, "", text, stops=True)
     if empty.any():
         yield Finding("missing", name, "", f"{_rows(empty)} empty: these samples lack the view")

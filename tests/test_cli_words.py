@@ -215,3 +215,24 @@ def test_the_quick_table_runs_on_the_digits_where_the_data_are_missing(acova, tm
     assert "1 fit done." in err
     assert "digits, ACC" in out
     assert (tmp_path / "table1-digits-quick.md").is_file()
+
+
+def test_predict_treats_empty_cells_as_the_fit_did(acova, toy, tmp_path):
+    views, _ = toy
+    frames = {
+        name: pd.DataFrame(views.rows(v), np.flatnonzero(views.observed[:, v])) for v, name in enumerate(views.names)
+    }
+    frames["text"].iloc[3, 2] = np.nan
+    data = tmp_path / "data"
+    data.mkdir()
+    for name, frame in frames.items():
+        frame.add_prefix("f").to_csv(data / f"{name}.csv", index_label="id")
+    assert acova("fit", data, *FIT, "--out", tmp_path / "run", "--holes", "hide")[0] == 0
+    assert acova("predict", tmp_path / "run", data, "--out", tmp_path / "new.csv")[0] == 0
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv")["label"]
+    np.testing.assert_array_equal(pd.read_csv(tmp_path / "new.csv")["label"], labels)
+    assert "single" in acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv", "--holes", "refuse")[2]
+    frames["image"].assign(row=1.0).add_prefix("f").to_csv(data / "image.csv", index_label="id")
+    _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv")
+    assert "must have the columns it was fitted with; unexpected ['frow']. Leave out what is unexpected" in err
+    assert "(on the command line: --drop frow)" in err

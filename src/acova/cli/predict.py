@@ -8,7 +8,8 @@ import typer
 
 from acova.base import DataError, OptionError
 from acova.base.outputs import check_output, new_file
-from acova.cli.arguments import Drop, Holes, Stream, data_names, load
+from acova.cli.arguments import Drop, Stream, data_names, load
+from acova.cli.options import canonical
 from acova.console import cluster_sizes, count, say, show, size_table
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ def predict(
         ),
     ],
     drop: Drop = None,
-    holes: Holes = "refuse",
+    holes: Annotated[
+        str | None,
+        typer.Option(help="Rows with single empty cells: refuse, or hide the view there. Default: as in the fit."),
+    ] = None,
     stream: Stream = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
@@ -44,7 +48,7 @@ def predict(
         msg = f"{out} already exists; choose another file, or replace it with --force."
         raise DataError(msg)
     annotated = out.suffix in (".h5mu", ".h5ad")
-    if annotated and (drop or holes != "refuse"):
+    if annotated and (drop or holes not in (None, "refuse")):
         msg = f"predict: --drop and --holes are for tables; clean {data} itself, or write a .csv."
         raise OptionError(msg)
     if not annotated:
@@ -54,6 +58,8 @@ def predict(
     if annotated:
         _annotate(model, Path(data), out)
         return
+    of_fit = "refuse" if stream else model.provenance_.get("holes", "refuse")
+    holes = canonical(holes, ("refuse", "hide")) or of_fit
     views, _ = load(data, stream=stream, drop=drop or (), holes=holes, categories=model.categories_)
     sizes: list[pd.DataFrame] = []
     with new_file(out) as part:

@@ -306,10 +306,11 @@ def _matched_columns(
     absent = [column for column in wanted if column not in columns and not column.startswith(heads)]
     extra = [column for column in columns if column not in wanted]
     if absent or extra:
-        msg = (
-            f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}. "
-            "Rename or add what is missing, leave out what is unexpected (on the command line: --drop)."
-        )
+        found = [f"{word} {some[:5]}" for word, some in (("missing", absent), ("unexpected", extra)) if some]
+        drop = " ".join(f"--drop {column}" for column in extra[:5])
+        remedies = ["Rename or add what is missing."] if absent else []
+        remedies += [f"Leave out what is unexpected (on the command line: {drop})."] if extra else []
+        msg = f"View {name!r} must have the columns it was fitted with; {', '.join(found)}. {' '.join(remedies)}"
         raise DataError(msg)
     places = {column: place for place, column in reversed(list(enumerate(columns)))}
     matched = array[:, [places.get(column, 0) for column in wanted]]

@@ -101,10 +101,14 @@ def _rows(chosen: "pd.Series[bool]") -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
 
 
+def _cells(count: int) -> str:
+    return "1 cell is" if count == 1 else f"{count} cells are"
+
+
 def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.Series) -> Iterator[Finding]:
     known = array[~np.isnan(array)]
     if np.isinf(known).any():
-        yield Finding("infinite", name, column, f"{int(np.isinf(known).sum())} cells are infinite", stops=True)
+        yield Finding("infinite", name, column, f"{_cells(int(np.isinf(known).sum()))} infinite", stops=True)
         return
     different = np.unique(known)
     if len(different) == 1:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from acova.base import DataError
 from acova.base.html import html_table
-from acova.console import plain, plain_table
+from acova.console import count, plain, plain_table
 from acova.data.files.formats import Contents, read_contents
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
 from acova.data.inputs import as_float_array, split_views
@@ -52,7 +52,7 @@ class Inspection:
             for name, row in self.views.iterrows()
         ]
         columns = ("view", "columns", "features", "samples", "observed")
-        yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
+        yield plain_table(columns, sizes, title=count(self.n_samples, "sample"))
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
             (*("●" if one else "·" for one in np.atleast_1d(np.array(has))), count)
@@ -77,8 +77,8 @@ class Inspection:
             note = f"… and {len(self.findings) - _SHOWN} more remarks. {note}"
         columns = ("view", "columns", "features", "samples", "observed")
         if not found:
-            return html_table(f"{self.n_samples:,} samples", columns, sizes, note)
-        return html_table(f"{self.n_samples:,} samples", columns, sizes) + html_table(
+            return html_table(count(self.n_samples, "sample"), columns, sizes, note)
+        return html_table(count(self.n_samples, "sample"), columns, sizes) + html_table(
             "Worth a look", ("", "view", "column", "what"), found, note
         )
 

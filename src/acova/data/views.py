@@ -193,19 +193,20 @@ class Views:
     __iter__ = None  # neither samples nor views are meant
 
     def __repr__(self) -> str:
-        count = max(self.n_samples, 1)
+        total = max(self.n_samples, 1)
         views = ", ".join(
-            f"{name}: {size} ({seen / count:.0%} observed)"
+            f"{name}: {size} ({seen / total:.0%} observed)"
             for name, size, seen in zip(self.names, self.sizes, self.observed.sum(axis=0), strict=True)
         )
-        return f"<Views of {self.n_samples} samples ({self.complete.sum() / count:.0%} complete); {views}>"
+        noun = "sample" if self.n_samples == 1 else "samples"
+        return f"<Views of {self.n_samples} {noun} ({self.complete.sum() / total:.0%} complete); {views}>"
 
     def _repr_html_(self) -> str:
-        count = max(self.n_samples, 1)
+        total = max(self.n_samples, 1)
         seen = self.observed.sum(axis=0).tolist()
-        rows = [(*one, f"{one[-1] / count:.0%}") for one in zip(self.names, self.sizes, seen, strict=True)]
-        title = f"Views of {self.n_samples:,} samples"
-        note = f"{self.complete.sum() / count:.0%} of the samples have all views."
+        rows = [(*one, f"{one[-1] / total:.0%}") for one in zip(self.names, self.sizes, seen, strict=True)]
+        title = f"Views of {count(self.n_samples, 'sample')}"
+        note = f"{self.complete.sum() / total:.0%} of the samples have all views."
         return html_table(title, ("view", "features", "samples that have it", "share"), rows, note)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import _is_fitted
 
 from acova.base.html import html_table
+from acova.console import count as counted
 
 _MOST = 20
 """Clusters that are listed."""
@@ -38,7 +39,9 @@ def fitted_html(model: Any) -> str:
             parts.append([f"{mean:.2f}" if size else "–" for mean, size in zip(means, sizes, strict=True)])
     rows = [(cluster, *cells) for cluster, cells in enumerate(zip(*parts, strict=True))]
     more = f"… and {count - _MOST} more clusters. " if count > _MOST else ""
-    title = f"{count} clusters of {len(labels):,} samples in {len(model.view_names_)} views"
+    title = (
+        f"{counted(count, 'cluster')} of {counted(len(labels), 'sample')} in {counted(len(model.view_names_), 'view')}"
+    )
     table = html_table(title, columns, rows[:_MOST], f'{more}model.report("report.html") shows the rest.')
     return table + "".join(html_table("Warning", (), [(text,)]) for text in model.warnings_)
 

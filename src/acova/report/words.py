@@ -125,7 +125,11 @@ def _not_finite(model: Any) -> list[Check]:
     broken = int((~np.all(finite, axis=0)).sum())
     if not broken:
         return []
-    text = f"{broken:,} samples have latent vectors or probabilities that are not finite; their labels are meaningless."
+    verb = "has" if broken == 1 else "have"
+    text = (
+        f"{count(broken, 'sample')} {verb} latent vectors or probabilities that are not finite; such labels are "
+        "meaningless."
+    )
     return [Check("warning", text)]
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
@@ -86,7 +86,8 @@ def _connected(points: NDArray[np.float64], reach: float) -> NDArray[np.int32]:
     """Return the connected component of each point when points within `reach` are connected."""
     pairs = cKDTree(points).query_pairs(reach, output_type="ndarray")
     count = len(points)
-    links = coo_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(count, count))
+    ends = pairs.astype(np.int32)  # which every version of scipy takes
+    links = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(count, count))
     found: NDArray[np.int32] = connected_components(links, directed=False)[1]
     return found
 

@@ -4,11 +4,12 @@ BIN := .venv/bin
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-machines soak lint docs gallery wheel bench-speed bench-scale clean
+.PHONY: help demo test test-oldest test-machines soak lint docs gallery wheel release-check bench-speed bench-scale clean
 
 help:
 	@echo "make demo   cluster the embedded digits data with missing views"
 	@echo "make test   everything continuous integration runs"
+	@echo "make test-oldest  the tests with the lowest versions of all dependencies"
 	@echo "make test-machines  the tests of training as other processors would run them"
 	@echo "make soak   half an hour of faults; SECONDS=600 for less, ONLY=\"kills disk\" for some; docs/reliability.md"
 	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
@@ -16,6 +17,7 @@ help:
 	@echo "make docs   the documentation as a site, in site/"
 	@echo "make gallery  run the examples again and write their pages"
 	@echo "make wheel  the package in dist/, installed into an empty environment that runs the demonstration"
+	@echo "make release-check  version, changelog, licences, wheel, sdist and documentation of a release"
 	@echo "make lint   style, types and import contracts only"
 	@echo "make clean  remove .venv and caches"
 
@@ -59,6 +61,21 @@ lint: $(READY)
 # One thread per process: threads of processes that share cores wait for each other.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+
+# Newest versions are what `make test` installs. Warnings are no errors here: old versions have others than new ones.
+test-oldest:
+	mkdir -p build
+	$(PYTHON) release/lowest.py test > build/oldest.txt
+	$(PYTHON) -m venv --clear build/oldest
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check -c build/oldest.txt ".[test]"
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest --numprocesses=auto --dist=worksteal -W default \
+	  tests/data tests/functional tests/networks tests/engine tests/estimators tests/compared \
+	  tests/test_base.py tests/test_metrics.py tests/test_plots.py tests/test_report.py tests/test_cli.py
+
+# The wheel is also installed into an empty environment (make wheel).
+release-check: $(READY) wheel docs
+	$(BIN)/python release/licences.py --check
+	$(BIN)/python release/check.py
 
 test-machines: $(READY)
 	$(BIN)/python tests/machines.py

@@ -57,7 +57,7 @@ def contents(folder):
 
 BAD = {
     "option": (["--alpha", -1], "alpha must be a number at least 0"),
-    "clusters": (["--clusters", 999], "n_samples=240 is less than n_clusters=999"),
+    "clusters": (["--clusters", 999], "n_samples=240 is less than --clusters 999; lower --clusters"),
     "device": (["--device", "cuda:99"], "device must be"),
     "pattern": (["--missing", 0.5, "--pattern", "blok"], "'block'"),
     "likelihood": (["--likelihood", "bernoulli"], "needs values in"),

@@ -268,7 +268,7 @@ def test_a_method_without_probabilities_shows_sizes_and_refuses_the_rest(toy):
         (ViewWeightDisplay, "Concat does not weigh views"),
         (CorrelationDisplay, "Concat has no correlation_"),
         (LatentDisplay, "Concat has no latent space"),
-        (CalibrationDisplay, "Concat tells no probabilities"),
+        (CalibrationDisplay, "Concat has no probabilities"),
     ):
         with pytest.raises(OptionError, match=text):
             other.from_estimator(model)

@@ -59,7 +59,7 @@ def changed(model, **attributes):
 
 
 def sample_data(page: str) -> dict:
-    return json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.DOTALL)[1])
+    return json.loads(re.search(r'id="samples-data">(.*?)</script>', page, flags=re.DOTALL)[1])
 
 
 # --- the page ---------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def sample_data(page: str) -> dict:
 def test_names_are_text_wherever_they_stand(nasty):
     page = render_report(nasty, method="PCA")
     seen = Reader(page)
-    allowed = {"script": 2, "img": 0, "b": None}
+    allowed = {"script": 3, "img": 0, "b": None}
     for tag, count in allowed.items():
         if count is not None:
             assert sum(name == tag for name, _ in seen.tags) == count
@@ -98,9 +98,9 @@ def test_the_page_tells_what_the_model_holds(fitted, toy):
     sizes = np.bincount(fitted.labels_)
     assert "3 clusters of 240 samples" in text
     for name, size, count in zip(toy[0].names, toy[0].sizes, toy[0].observed.sum(axis=0), strict=True):
-        assert f"{name}{size}gaussian{count} ({count / 240:.0%}".replace("%", " %") in text
+        assert f"{name}{size}gaussian{count} ({count / 240:.0%}" in text
     for size in sizes:
-        assert f"{size} ({size / 240:.0%}".replace("%", " %") in text
+        assert f"{size} ({size / 240:.0%}" in text
     for row in fitted.correlation_:
         for value in row:
             assert f"{value:+.2f}".replace("-", "−") in text
@@ -140,8 +140,10 @@ def test_a_consensus_tells_how_many_runs_agree(toy):
 def test_a_method_without_a_network_says_what_it_lacks(toy):
     page = render_report(BSV(3, random_state=0).fit(toy[0]))
     text = "".join(Reader(page).texts)
-    for lacking in ("tells no probabilities", "has no latent space", "knows no correlation"):
+    for lacking in ("gives no probabilities", "has no latent space"):
         assert f"BSV {lacking}" in text
+    assert 'id="correlation"' not in page
+    assert "k-means took" in text
     assert set(sample_data(page)["columns"]) == {"name", "label"}
 
 
@@ -216,11 +218,11 @@ def test_large_effects_are_cut_and_no_zero_is_negative():
     assert number(-np.inf, most=100) == "< −100"
     assert [fixed(value, signed=True) for value in (-0.001, 0.5, -0.5, np.nan)] == ["+0.00", "+0.50", "−0.50", "–"]
     assert [percent(value) for value in (0, 0.001, 0.5, 0.999, 1, np.nan)] == [
-        "0 %",
-        "<1 %",
-        "50 %",
-        ">99 %",
-        "100 %",
+        "0%",
+        "<1%",
+        "50%",
+        ">99%",
+        "100%",
         "–",
     ]
 
@@ -248,10 +250,10 @@ def test_the_warnings_of_the_fit_come_first(fitted):
     page = render_report(changed(fitted, warnings_=said), method="PCA")
     main = page[page.index("<main") :]
     notice = main[: main.index('<ul class="tiles">')]
-    assert "Read this first" in notice
+    assert "What to be careful about" in notice
     assert all(text in words(notice) for text in said)
     assert words(page).count("did not converge") == 1
-    assert "Read this first" not in render_report(fitted, method="PCA")
+    assert "none found a problem" not in page
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -261,7 +263,7 @@ def test_a_fit_without_epochs_is_reported(toy, tmp_path, loaded):
         model.save(tmp_path / "run")
         model = ACOVA.load(tmp_path / "run")
     text = words(render_report(model, method="PCA"))
-    assert "No epoch was trained, so the clusters are where the start put them" in text
+    assert "No epoch was trained, so the clusters are those of the initialization" in text
     assert "Parts of the objective" not in text
 
 
@@ -291,10 +293,10 @@ def test_results_that_are_not_finite_are_reported_and_named(fitted):
 
 def test_clusters_are_listed_by_their_numbers(fitted):
     page = render_report(fitted, method="PCA")
-    for start in ('id="clusters"', 'id="profiles"', 'id="weights"'):
+    for start in ('id="map"', 'id="clusters"', 'id="weights"'):
         part = page[page.index(start) :]
         part = part[: part.index("</section>")]
-        assert re.findall(r'<(?:tr|details)[^>]*data-cluster="(\d)"', part) == ["0", "1", "2"]
+        assert re.findall(r'<(?:tr|article)[^>]*data-cluster="(\d)"', part) == ["0", "1", "2"]
 
 
 # --- the file ---------------------------------------------------------------------------------------
@@ -321,7 +323,7 @@ def test_an_unknown_map_leaves_no_file(fitted, tmp_path):
 
 
 def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, tmp_path, monkeypatch, device):
-    monkeypatch.setattr("acova.report.page.render_report", lambda *_, **__: pytest.fail("computed before looking"))
+    monkeypatch.setattr("acova.report.page.page_of", lambda *_, **__: pytest.fail("computed before looking"))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("mine")
     for place, why in (
@@ -340,7 +342,7 @@ def test_only_regular_files_are_replaced_and_the_place_is_checked_first(fitted, 
 def test_the_old_report_stays_when_the_new_one_fails(fitted, tmp_path, monkeypatch):
     path = fitted.report(tmp_path / "page.html", method="PCA")
     old = path.read_bytes()
-    monkeypatch.setattr("acova.report.page.convergence_chart", lambda *_: 1 / 0)
+    monkeypatch.setattr("acova.report.sections.convergence_chart", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fitted.report(path, method="PCA")
     assert path.read_bytes() == old
@@ -424,15 +426,15 @@ def test_only_the_chosen_samples_are_mapped(fitted):
 def test_words_name_the_pairs_that_matter():
     matrix = np.array([[1, 0.7, -0.3], [0.7, 1, 0.02], [-0.3, 0.02, 1]])
     said = " ".join(correlation_words(["a", "b", "c"], matrix, learned=True))
-    assert "errors of a and b go together most (+0.70)" in said
-    assert "errors of a and c are opposed (−0.30)" in said
-    assert "c errs most independently (mean correlation 0.16 in size)" in said
+    assert "errors of a and b are the most strongly correlated (+0.70)" in said
+    assert "errors of a and c are negatively correlated (−0.30)" in said
+    assert "errors of c depend least on those of the other views (mean absolute correlation 0.16)" in said
     assert "set, not learned" not in said
     said = " ".join(correlation_words(["a", "b"], np.eye(2), learned=False))
     assert "set, not learned" in said
-    assert "errs independently of the others" in said
-    assert "worth 2.0 independent ones" in said
-    assert "one view" in correlation_words(["a"], np.eye(1), learned=True)[0]
+    assert "the errors of the views are independent of each other" in said
+    assert "as informative as 2.0 independent views" in said
+    assert "only one view" in correlation_words(["a"], np.eye(1), learned=True)[0]
 
 
 def test_effective_views_are_the_precision_of_the_best_mean():
@@ -467,10 +469,10 @@ def test_a_correlation_that_was_set_is_not_called_learned(method, given, toy, fi
 def test_health_of_training_is_seen(fitted):
     assert checked(fitted, total=np.linspace(10, 5, 10))["Still improving"] == "note"
     assert checked(fitted, total=np.linspace(5, 10, 10))["Getting worse"] == "warning"
-    assert checked(fitted, total=5.0)["Training settled"] == "good"
+    assert checked(fitted, total=5.0)["Converged"] == "good"
     assert checked(fitted, clipped=8.0)["Gradients"] == "warning"
     assert checked(fitted, clipped=0.0)["Gradients"] == "good"
-    assert checked(fitted)["One run"] == "note"
+    assert checked(fitted)["There is one run, and another seed may give other clusters"] == "note"
     assert checked(fitted, total=np.inf)["The objective is not finite"] == "warning"
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -69,18 +69,26 @@ def _output_errors() -> Iterator[None]:
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """Print each different warning once, as one line on standard error, while the block runs."""
+def plain_warnings(worded: Callable[[str], str] = str) -> Iterator[None]:
+    """Print each different warning once, as one line on standard error, while the block runs.
+
+    `worded` may change its text before it is printed.
+    """
     said: set[str] = set()
 
     def show_warning(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in said:
             said.add(str(message))
-            say(f"warning: {message}", error=True)
+            say(f"warning: {worded(str(message))}", error=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
         yield
+
+
+def count(value: int, noun: str) -> str:
+    """Return a count with its noun, which gets an s for all counts but 1."""
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -53,4 +53,6 @@ def _demonstrated(folder: str | Path, missing: float, seed: int, *, verbose: boo
         for name, fitted in (("mean-filled k-means", baseline), ("ACOVA", model))
     }
     figures = save_figures(model, views, Path(folder) / "figures")
-    return DemoResult(dataset, views, model, scores, seconds, figures, model.report(Path(folder) / "report.html"))
+    digit = {"digit": np.asarray(dataset.labels, dtype=str)}
+    report = model.report(Path(folder) / "report.html", views=views, covariates=digit)
+    return DemoResult(dataset, views, model, scores, seconds, figures, report)

@@ -234,7 +234,7 @@ def test_columns_with_one_name_are_refused(columns, words):
 def test_an_infinite_cell_beside_categories_names_the_column_as_written():
     odd = FRAME[["colour", "stage", "age"]].astype({"age": float})
     odd.iloc[5, 2] = np.inf
-    with pytest.raises(DataError, match=r"View 'a' has infinity in sample 'p5', column 'age' \(1 such samples\)"):
+    with pytest.raises(DataError, match=r"View 'a' has infinity in sample 'p5', column 'age' \(1 such sample\)"):
         Views.of({"a": odd})
 
 

@@ -303,7 +303,7 @@ TEXT = pd.DataFrame({"x": [1.0, 2.0], "sex": ["m", "f"], "day": pd.to_datetime([
     ("given", "options", "words"),
     [
         ([frame(INFINITE, labels=[7, 8, 9])], {}, r"View 'view_0' has infinity in sample 8, column 'f0'.*make it NaN"),
-        ({"a": ONES, "b": INFINITE}, {}, r"View 'b' has infinity in sample 1, column 0 \(1 such samples\)"),
+        ({"a": ONES, "b": INFINITE}, {}, r"View 'b' has infinity in sample 1, column 0 \(1 such sample\)"),
         ([EMPTY], {}, "2 of 3 samples have no view at all, first: 1, 2.*drop it"),
         ([frame(EMPTY, labels=["u", "v", "w"])], {}, "no view at all, first: v, w"),
         ([ONES, TWOS], {"observed": [[1, 0], [0, 0], [1, 1]]}, "1 of 3 samples have no view at all, first: 1"),

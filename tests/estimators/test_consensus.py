@@ -94,5 +94,6 @@ def test_a_consensus_is_saved_and_loaded(several, toy, tmp_path):
 
 def test_without_consensus_one_run_is_kept_and_agrees_with_itself(fitted):
     assert len(fitted._ensemble.networks) == 1
-    np.testing.assert_array_equal(fitted.agreement_, 1)
+    with pytest.raises(AttributeError, match="ACOVA has no agreement_: one run decides"):
+        _ = fitted.agreement_
     assert "agreement" not in fitted.assignments()

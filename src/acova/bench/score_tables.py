@@ -13,7 +13,7 @@ from acova.base.files import file_errors, write_whole
 from acova.bench.cells import Results
 from acova.bench.spec import CALIBRATION, LOSSES, TIMES
 from acova.bench.statistics import Comparison, compare, interval
-from acova.console import plain, terminal
+from acova.console import count, plain, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -243,7 +243,7 @@ def comparison_markdown(results: Results, found: Comparison) -> str:
     """Return ranks and tests in Markdown."""
     name, one = NAMES[results.spec.metrics[0]], str(found.wilcoxon.index.name)
     lines = [
-        f"### Comparison over {found.n_cells} cells, {name}",
+        f"### Comparison over {count(found.n_cells, 'cell')}, {name}",
         "",
         ("" if pd.isna(found.friedman) else f"Friedman: p = {found.friedman:.2g}. ")
         + f"Average ranks that differ by less than {found.critical_difference:.2f} "
@@ -310,7 +310,7 @@ def show_tables(results: Results, metrics: Iterable[str]) -> None:
     if found:
         ranks = ", ".join(f"{name} {rank:.2f}" for name, rank in found.ranks.items())
         text = (
-            f"Average ranks over {found.n_cells} cells ({NAMES[results.spec.metrics[0]]}): {ranks}. "
+            f"Average ranks over {count(found.n_cells, 'cell')} ({NAMES[results.spec.metrics[0]]}): {ranks}. "
             + ("" if pd.isna(found.friedman) else f"Friedman p = {found.friedman:.2g}; ")
             + f"critical difference {found.critical_difference:.2f}."
         )

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from acova.data.files.reading import Reading
 
 
+def share(text: str | float) -> float:
+    """Read a share: ``0.5`` or ``50%``."""
+    given = str(text).strip()
+    try:
+        value = float(given.removesuffix("%"))
+    except ValueError:
+        msg = f"a share must be a number such as 0.5, or percent such as 50%; got {text!r}."
+        raise OptionError(msg) from None
+    return value / 100 if given.endswith("%") else value
+
+
 def data_names(incomplete: str) -> list[str]:
     """Complete a data set of the catalogue; the shell adds files and folders."""
     from acova.data import dataset_names
@@ -50,6 +61,7 @@ Holes = Annotated[
 ]
 Layer = Annotated[str | None, typer.Option(help="Layer of a .h5ad or .h5mu file to read in the place of X.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Leave the rows on disk; files match row by row.")]
+Missing = typer.Option(parser=share, metavar="SHARE", help="Hide views of this share of the samples: 0.5 or 50%.")
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
 

@@ -15,12 +15,22 @@ from acova.base import OptionError
 from acova.base.errors import check_number
 from acova.base.files import file_errors
 from acova.bench.checks import check_label, one_line
+from acova.cli.arguments import share
 from acova.cli.options import read_value
+from acova.console import count, say
 
 if TYPE_CHECKING:
     from acova.bench import BenchSpec, Outcome
 
 _LISTS = ("--methods", "--datasets", "--missing", "--set")
+
+
+def percentage(text: str | float) -> float:
+    """Read a share as percent: ``0.5``, ``50%`` and ``50`` are 50."""
+    value = share(text)
+    return round(100 * value, 6) if str(text).endswith("%") or 0 < value < 1 else value
+
+
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -54,7 +64,9 @@ class BenchOptions:
 
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods (or module:Class).")] = None
     datasets: Annotated[list[str] | None, typer.Option(help="Only these data sets.")] = None
-    missing: Annotated[list[float] | None, typer.Option(help="Only these rates, in percent.")] = None
+    missing: Annotated[
+        list[float] | None, typer.Option(parser=percentage, metavar="SHARE", help="Only these rates: 0.5, 50% or 50.")
+    ] = None
     runs: Annotated[int | None, typer.Option(help="Runs per cell; run r has mask seed = training seed = r.")] = None
     settings: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE for all methods.")] = None
     out: Annotated[Path, typer.Option(help="Folder for the store, tables and figures.")] = Path("results")
@@ -123,7 +135,32 @@ def paper(
     elif spec:
         typer.echo(paper_spec(experiment).to_toml())
     else:
-        _run(paper_spec(experiment), options)
+        chosen = paper_spec(experiment)
+        _run(_on_digits(chosen) if options.quick and not _has_data(chosen) else chosen, options)
+
+
+def _has_data(spec: "BenchSpec") -> bool:
+    """Return whether some data of the quick part of a paper's experiment are on this machine, or need no file."""
+    from acova.data.datasets.catalogue import CATALOGUE, find_file
+
+    names = [one.source or one.name for one in spec.quickly().data]
+    return any(name not in CATALOGUE or not CATALOGUE[name].files or find_file(name) for name in names)
+
+
+def _on_digits(spec: "BenchSpec") -> "BenchSpec":
+    """Return a quick experiment on the embedded digits, and say that it is none of the paper."""
+    from acova.bench.entries import DataSpec
+
+    say(
+        f"The data of {spec.name} are not on this machine, so this run uses the embedded digits. Its numbers cannot be "
+        f"compared with published ones. Without --quick the data are downloaded; 'acova datasets' lists them.",
+        error=True,
+    )
+    digits = (DataSpec("digits"),)
+    quick = replace(spec.quick, data=("digits",))
+    return replace(
+        spec, name=f"{spec.name}-digits", data=digits, quick=quick, published="", title=f"{spec.title} (digits)"
+    )
 
 
 def _run(spec: "BenchSpec", options: BenchOptions) -> None:
@@ -200,7 +237,7 @@ def _shown(part: "BenchSpec", whole: "BenchSpec", *, changed: bool) -> "BenchSpe
 
 
 def _say_outcome(outcome: "Outcome") -> None:
-    parts = [f"{outcome.done} fits done"]
+    parts = [f"{count(outcome.done, 'fit')} done"]
     parts += [f"{outcome.failed} failed"] if outcome.failed else []
     parts += [f"{outcome.found} found in the store"] if outcome.found else []
     parts += [f"{outcome.elsewhere} in the hands of another runner"] if outcome.elsewhere else []

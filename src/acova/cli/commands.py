@@ -10,6 +10,7 @@ import typer
 from acova.base import AcovaError, ProcessError
 from acova.base.version import __version__
 from acova.cli import bench, clusters, data, demo, fit, impute, options, predict, report
+from acova.cli.messages import as_options
 from acova.console import plain_warnings, say
 
 app = typer.Typer(
@@ -18,21 +19,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(demo.demo)
+_DAILY, _SETTINGS, _STUDIES = "Everyday commands", "Settings and data sets", "Demonstration and benchmarks"
+app.command(rich_help_panel=_DAILY)(data.inspect)
 app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    rich_help_panel=_DAILY,
     epilog="Every setting of the method is an option too, such as --latent-dim 12 or --hidden 128,128 "
     "('acova options' lists them).",
 )(fit.fit)
-app.command()(predict.predict)
-app.command()(impute.impute)
-app.command()(report.report)
-app.command()(clusters.clusters)
-app.command()(data.inspect)
-app.command()(data.datasets)
-app.command()(options.options)
-app.command(cls=bench.ListCommand)(bench.bench)
-app.command(cls=bench.ListCommand)(bench.paper)
+app.command(rich_help_panel=_DAILY)(clusters.clusters)
+app.command(rich_help_panel=_DAILY)(report.report)
+app.command(rich_help_panel=_DAILY)(predict.predict)
+app.command(rich_help_panel=_DAILY)(impute.impute)
+app.command(rich_help_panel=_SETTINGS)(options.options)
+app.command(rich_help_panel=_SETTINGS)(data.datasets)
+app.command(rich_help_panel=_STUDIES)(demo.demo)
+app.command(cls=bench.ListCommand, rich_help_panel=_STUDIES)(bench.bench)
+app.command(cls=bench.ListCommand, rich_help_panel=_STUDIES)(bench.paper)
 
 
 def main() -> None:
@@ -40,10 +43,10 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
-        with plain_warnings():
+        with plain_warnings(as_options):
             app(prog_name="acova")  # also under python -m, for help and shell completion
     except AcovaError as error:
-        say(f"error: {error}", error=True)
+        say(f"error: {as_options(str(error))}", error=True)
         if isinstance(error, ProcessError):  # torch's threads that still listen may abort a usual exit
             sys.stderr.flush()
             os._exit(2)

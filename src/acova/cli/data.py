@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from acova.cli.arguments import Drop, DropSample, Holes, IdColumn, Layer, MatchIds, Transpose, data_names, existing
+from acova.cli.messages import inspection_in_options
 from acova.console import plain_table, show
 
 
@@ -27,7 +28,7 @@ def inspect(
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     lists = {name: tuple(given) for name, given in words.items() if given}
     found = inspect_data(source, **lists, match_ids=match_ids, holes=holes, layer=layer)
-    show(found)
+    show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)
 

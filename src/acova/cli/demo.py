@@ -7,13 +7,13 @@ import typer
 
 from acova.base.errors import check_number
 from acova.base.outputs import check_output
-from acova.cli.arguments import Quiet
+from acova.cli.arguments import Missing, Quiet
 from acova.console import correlation_table, say, score_table, show
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the run and its figures.")] = Path("acova-demo"),
-    missing: Annotated[float, typer.Option(help="Share of samples that lack views.")] = 0.5,
+    missing: Annotated[float, Missing] = 0.5,
     seed: Annotated[int, typer.Option(help="Seed of the mask and of training.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
     quiet: Quiet = False,

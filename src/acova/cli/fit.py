@@ -20,6 +20,7 @@ from acova.cli.arguments import (
     Layer,
     MatchIds,
     Method,
+    Missing,
     Quiet,
     Stream,
     Transpose,
@@ -28,8 +29,8 @@ from acova.cli.arguments import (
     load,
     reading_of,
 )
-from acova.cli.options import method_options
-from acova.console import cluster_sizes, correlation_table, influence_table, say, score_table, show, size_table
+from acova.cli.options import canonical, method_options
+from acova.console import cluster_sizes, correlation_table, count, influence_table, say, score_table, show, size_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def fit(
         str | None, typer.Option("--clusters", "--n-clusters", help="Number of clusters, or auto.")
     ] = None,
     preset: Annotated[str | None, typer.Option(help="Start from the paper's settings for this data set.")] = None,
-    missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
+    missing: Annotated[float, Missing] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
     seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of training.")] = 0,
     drop: Drop = None,
@@ -89,11 +90,14 @@ def fit(
         raise OptionError(msg)
     own = [flag for parameter in ctx.command.params for flag in parameter.opts if flag.startswith("--")]
     settings = method_options(method, ctx.args, own)
+    preset, pattern, holes = _spelled(method, preset, pattern, holes)
     if clusters is not None:
         settings["n_clusters"] = cluster_count(clusters)
     elif preset is None:
         msg = "fit: how many clusters? Give --clusters K (or auto), or --preset NAME for a data set of the paper."
         raise OptionError(msg)
+    if clusters == "1":
+        say("With --clusters 1 all samples are in one cluster; choose 2 or more to find groups.", error=True)
     if Path(data).exists():
         data = str(Path(data).absolute())  # --resume may be called from another folder
     command = Command(
@@ -102,6 +106,16 @@ def fit(
         holes=holes, layer=layer, method=method, settings=settings,
     )  # fmt: skip
     _run(out, command, force=force, quiet=quiet)
+
+
+def _spelled(method: str, preset: str | None, pattern: str, holes: str) -> tuple[str | None, str, str]:
+    """Return words as the library spells them, whatever their capitals."""
+    from acova.data.files.reading import HOLES
+    from acova.data.masks import PATTERNS
+    from acova.estimators.registry import method_class
+
+    named = None if preset is None else canonical(preset, tuple(method_class(method).presets))
+    return named, canonical(pattern, tuple(PATTERNS)), canonical(holes, HOLES)
 
 
 def _check_alone(ctx: typer.Context) -> None:
@@ -130,7 +144,16 @@ def _run(out: Path, command: "Command | None", *, force: bool, quiet: bool) -> N
         _fit_and_save(model, views, out, processes, command, begin)
         if processes.is_first:
             _say_result(model, views, labels)
-            say(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Look at it with: acova report {out}")
+            _say_next(out, model)
+
+
+def _say_next(out: Path, model: Any) -> None:
+    """Print where the run is, and the three lines that a user needs next."""
+    name = type(model).__name__
+    say(f"Run: {out} (a row for each sample: {out / 'labels.csv'}). Next:")
+    say(f"  acova report {out}                               what to be careful about, clusters, map, samples")
+    say(f"  acova predict {out} NEW_DATA --out labels.csv    clusters of new samples")
+    say(f"  python -c 'from acova import {name}; print({name}.load(\"{out}\").assignments())'")
 
 
 def _reading(command: "Command") -> "Reading":
@@ -239,6 +262,10 @@ def _say_result(model: "MultiViewClusterer", views: Any, labels: "NDArray[Any] |
     if model.cluster_numbers_ is not None:
         say(f"{model.cluster_numbers_.reason}\n")
     show(size_table(map(cluster_sizes, model.iter_assignments())))
+    empty = sorted(set(range(model.n_clusters_)) - set(model.labels_.tolist()))
+    if empty:
+        verb, numbers = "is" if len(empty) == 1 else "are", ", ".join(map(str, empty))
+        say(f"{len(empty)} of {count(model.n_clusters_, 'cluster')} {verb} empty: {numbers}.")
     if hasattr(model, "correlation_"):
         show(correlation_table(model))
     if len(model.view_names_) > 1 and getattr(model, "view_influence_", None) is not None:

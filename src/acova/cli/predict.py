@@ -22,7 +22,7 @@ from acova.cli.arguments import (
     reading_flag,
     reading_of,
 )
-from acova.console import cluster_sizes, say, show, size_table
+from acova.console import cluster_sizes, count, say, show, size_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +91,7 @@ def predict(
     with new_file(out) as part:
         write_table(part, _counted(model.iter_assignments(views), sizes))
     show(size_table(sizes))
-    say(f"Labels of {len(views)} samples: {out}")
+    say(f"Labels of {count(len(views), 'sample')}: {out}")
 
 
 def reading_as_fitted(who: str, given: "Mapping[str, Any]", fitted: "Mapping[str, Any]") -> "Reading":

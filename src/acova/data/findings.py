@@ -19,6 +19,8 @@ _MARKERS = (-99, -999, -9999, 999, 9999, 99999)
 _SHOWN = 5
 """Columns that one warning names."""
 _HUGE = 1e6
+_COUNTED, _FEWEST_COUNTED = 255, 5
+"""Largest whole number of images, above which whole numbers are counts, and numeric columns a view of counts has."""
 _ALIKE = 1e4
 """Times larger than the median column of its view at which a column's spread is remarked."""
 
@@ -69,6 +71,7 @@ def findings_of(frames: Mapping[str, pd.DataFrame]) -> Iterator[Finding]:
             else:
                 yield from _of_words(name, column, values)
         yield from _of_columns(name, numbers)
+        yield from _of_counts(name, numbers)
 
 
 def _of_rows(name: str, frame: pd.DataFrame) -> Iterator[Finding]:
@@ -96,14 +99,18 @@ def _rows(chosen: "pd.Series[bool]") -> str:
     return "1 row is" if count == 1 else f"{count} rows are"
 
 
+def _cells(count: int) -> str:
+    return "1 cell is" if count == 1 else f"{count} cells are"
+
+
 def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.Series) -> Iterator[Finding]:
     known = array[~np.isnan(array)]
     if np.isinf(known).any():
-        yield Finding("infinite", name, column, f"{int(np.isinf(known).sum())} cells are infinite", stops=True)
+        yield Finding("infinite", name, column, f"{_cells(int(np.isinf(known).sum()))} infinite", stops=True)
         return
     different = np.unique(known)
     if len(different) == 1:
-        yield Finding("constant", name, column, f"is always {different[0]:g}: it tells nothing")
+        yield Finding("constant", name, column, f"is always {different[0]:g}: it carries no information")
         return
     if _counts_rows(known, values):
         yield Finding("id", name, column, "are whole numbers that only go up: a number of the row? drop it")
@@ -135,7 +142,7 @@ def _of_words(name: str, column: str, values: pd.Series) -> Iterator[Finding]:
     if column in encoded.doubts:
         yield doubt_finding(name, column, encoded.doubts[column])
     if found is not None and len(found) == 1:
-        yield Finding("constant", name, column, f"is always {found[0]!r}: it tells nothing")
+        yield Finding("constant", name, column, f"is always {found[0]!r}: it carries no information")
     elif found is not None:
         shown = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
         many = " (many: they outweigh the numbers)" if len(found) > MOST_CATEGORIES else ""
@@ -157,6 +164,22 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
                 f"varies {spread / middle:.1g} times as much as the median column: needs standardize=True (the default)"
             )
             yield Finding("spread", name, column, text)
+
+
+def _of_counts(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterator[Finding]:
+    """Remark raw counts: whole numbers from 0, with a long tail in most columns."""
+    known = [array[~np.isnan(array)] for array in numbers.values()]
+    known = [array for array in known if len(array)]
+    if len(known) < _FEWEST_COUNTED or any(((array < 0) | (array != np.round(array))).any() for array in known):
+        return
+    largest = max(float(array.max()) for array in known)
+    tails = sum(bool(array.mean() > np.median(array)) for array in known)
+    if largest > _COUNTED and 2 * tails > len(known) and np.isfinite(largest):
+        text = (
+            f"looks like raw counts (whole numbers up to {largest:,.0f}): divide each row by its sum, and take "
+            "logarithms (np.log1p), or the largest columns will dominate"
+        )
+        yield Finding("counts", name, "", text)
 
 
 def name_findings(frames: Mapping[str, pd.DataFrame], joined: pd.Index | None = None) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from acova.base import DataError, OptionError
-from acova.console import plain, plain_table
+from acova.base.html import html_table
+from acova.console import count, plain, plain_table
 from acova.data.census import Census
 from acova.data.files.formats import Contents, read_contents
 from acova.data.files.reading import Reading
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_PATTERNS = 12
+_SHOWN = 20
+"""Findings that a notebook shows."""
 _ALIKE = 4
 """Findings of one kind in one view that are shown one by one."""
 
@@ -60,7 +63,7 @@ class Inspection:
             for name, row in self.views.iterrows()
         ]
         columns = ("view", "columns", "features", "samples", "observed", "empty cells", "looks like")
-        yield plain_table(columns, sizes, title=f"{self.n_samples} samples")
+        yield plain_table(columns, sizes, title=count(self.n_samples, "sample"))
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
             (*("●" if one else "·" for one in np.atleast_1d(np.array(has))), count)
@@ -75,6 +78,22 @@ class Inspection:
         for word in sorted(set(self.views["looks_like"]) - {""}):
             yield plain(f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it.")
         yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
+
+    def _repr_html_(self) -> str:
+        sizes = [
+            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
+            for name, row in self.views.iterrows()
+        ]
+        found = [("stops a fit" if one.stops else "", one.view, one.column, one.text) for one in self.findings[:_SHOWN]]
+        note = "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
+        if len(self.findings) > _SHOWN:
+            note = f"… and {len(self.findings) - _SHOWN} more remarks. {note}"
+        columns = ("view", "columns", "features", "samples", "observed")
+        if not found:
+            return html_table(count(self.n_samples, "sample"), columns, sizes, note)
+        return html_table(count(self.n_samples, "sample"), columns, sizes) + html_table(
+            "Worth a look", ("", "view", "column", "what"), found, note
+        )
 
     def _remarks(self) -> "RenderableType":
         """Return the findings as a table; those of one kind in one view share a row."""

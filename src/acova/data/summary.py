@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from acova.base.html import html_table
 from acova.data.stored import BLOCK, StoredViews
 from acova.data.views import Views
 
@@ -38,6 +39,14 @@ class Summary:
     stds: tuple[Floats, ...]
     zeros: tuple[Floats, ...] = ()
     by_cluster: NDArray[np.int64] | None = None
+
+    def _repr_html_(self) -> str:
+        samples, sizes = int(self.counts.sum()), [mean.shape[1] for mean in self.means]
+        rows = [(f"view {v}", size, f"{self.rows[:, v].sum():,}") for v, size in enumerate(sizes)]
+        note = (
+            f"{len(self.counts):,} combinations of observed views; means and deviations of {len(self.rows)} clusters."
+        )
+        return html_table(f"Summary of {samples:,} samples", ("view", "features", "samples that have it"), rows, note)
 
     @classmethod
     def of(cls, views: Views | StoredViews, labels: NDArray[np.int64], n_clusters: int) -> "Summary":

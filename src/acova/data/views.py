@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from acova.base import DataError
 from acova.base.errors import near_miss
+from acova.base.html import html_table
+from acova.console import count
 from acova.data.categories import Categories, Encoded, category_column, given_column
 from acova.data.covariates import along_index
 from acova.data.findings import Finding, doubt_finding, name_findings, overlap_findings, warn_of
@@ -206,13 +208,38 @@ class Views:
     def __len__(self) -> int:
         return self.n_samples
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of features of all views, by which scikit-learn counts the samples."""
+        return self.n_samples, sum(self.sizes)
+
+    def __getitem__(self, rows: Any) -> Self:
+        """Return the samples at the given positions: scikit-learn splits samples by this."""
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
+            rows = rows[0]
+        if isinstance(rows, str | tuple):
+            msg = f"Views are indexed by positions of samples; got {rows!r}. The arrays of the views are in .arrays."
+            raise DataError(msg)
+        return self.take([rows] if isinstance(rows, int | np.integer) else rows)
+
+    __iter__ = None  # neither samples nor views are meant
+
     def __repr__(self) -> str:
-        count = max(self.n_samples, 1)
+        total = max(self.n_samples, 1)
         views = ", ".join(
-            f"{name}: {size} ({seen / count:.0%} observed)"
+            f"{name}: {size} ({seen / total:.0%} observed)"
             for name, size, seen in zip(self.names, self.sizes, self.observed.sum(axis=0), strict=True)
         )
-        return f"<Views of {self.n_samples} samples ({self.complete.sum() / count:.0%} complete); {views}>"
+        noun = "sample" if self.n_samples == 1 else "samples"
+        return f"<Views of {self.n_samples} {noun} ({self.complete.sum() / total:.0%} complete); {views}>"
+
+    def _repr_html_(self) -> str:
+        total = max(self.n_samples, 1)
+        seen = self.observed.sum(axis=0).tolist()
+        rows = [(*one, f"{one[-1] / total:.0%}") for one in zip(self.names, self.sizes, seen, strict=True)]
+        title = f"Views of {count(self.n_samples, 'sample')}"
+        note = f"{self.complete.sum() / total:.0%} of the samples have all views."
+        return html_table(title, ("view", "features", "samples that have it", "share"), rows, note)
 
 
 def joined_views(
@@ -285,7 +312,7 @@ def _empty_cells(
     where = str(column) if columns is None else repr(given_column(columns[column], categories))
     msg = (
         f"View {name!r} has infinity in sample {index.tolist()[row]!r}, column {where} "
-        f"({int(endless.any(axis=1).sum())} such samples). Correct the cell, or make it NaN if it is not known."
+        f"({count(int(endless.any(axis=1).sum()), 'such sample')}). Correct the cell, or make it NaN if it is unknown."
     )
     raise DataError(msg)
 
@@ -306,10 +333,11 @@ def _matched_columns(
     absent = [column for column in wanted if column not in columns and not column.startswith(heads)]
     extra = [column for column in columns if column not in wanted]
     if absent or extra:
-        msg = (
-            f"View {name!r} must have the columns it was fitted with; missing {absent[:5]}, unexpected {extra[:5]}. "
-            "Rename or add what is missing, leave out what is unexpected (on the command line: --drop)."
-        )
+        found = [f"{word} {some[:5]}" for word, some in (("missing", absent), ("unexpected", extra)) if some]
+        drop = " ".join(f"--drop {column}" for column in extra[:5])
+        remedies = ["Rename or add what is missing."] if absent else []
+        remedies += [f"Leave out what is unexpected (on the command line: {drop})."] if extra else []
+        msg = f"View {name!r} must have the columns it was fitted with; {', '.join(found)}. {' '.join(remedies)}"
         raise DataError(msg)
     places = {column: place for place, column in reversed(list(enumerate(columns)))}
     matched = array[:, [places.get(column, 0) for column in wanted]]

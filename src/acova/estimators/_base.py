@@ -27,6 +27,7 @@ from acova.data.stored import IN_MEMORY, is_stored
 from acova.estimators._checks import ChecksMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
+from acova.estimators._notebook import NotebookMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
@@ -38,7 +39,9 @@ from acova.training.method import refusal_of_disk
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(ExplanationMixin, ImputationMixin, ChecksMixin, TreeMixin, ClusterMixin, BaseEstimator):
+class MultiViewClusterer(
+    NotebookMixin, ExplanationMixin, ImputationMixin, ChecksMixin, TreeMixin, ClusterMixin, BaseEstimator
+):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -209,7 +212,18 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ChecksMixin, TreeMix
         check_is_fitted(self, "labels_")
         save_model(self, folder, overwrite=overwrite)
 
-    def report(self, path: str | Path, *, method: str = "t-SNE", overwrite: bool = False) -> Path:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        method: str = "t-SNE",
+        views: Any = None,
+        observed: Any = None,
+        covariates: Any = None,
+        compare: Any = None,
+        compare_name: str = "the other run",
+        overwrite: bool = False,
+    ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
 
         Parameters
@@ -219,11 +233,28 @@ class MultiViewClusterer(ExplanationMixin, ImputationMixin, ChecksMixin, TreeMix
             ``overwrite=True``.
         method : {"t-SNE", "PCA", "UMAP"}
             How the map of the samples is made.
+        views : views of any form, optional
+            The training data. The map can then be coloured by the features that set the clusters apart most.
+        observed : array of bool, shape (n_samples, V), optional
+            As in `fit`, with `views`.
+        covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
+            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+        compare : fitted estimator, optional
+            Another result of the same samples: the report compares clusters, samples and settings.
+        compare_name : str
+            What the report calls the other result.
         overwrite : bool
+
+        Examples
+        --------
+        >>> model.report("report.html", covariates=patients[["age", "sex"]])  # doctest: +SKIP
         """
         from acova.report import write_report  # above this layer: the one exception to the import contract
 
-        return write_report(self, path, method=method, overwrite=overwrite)
+        return write_report(
+            self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
+            compare_name=compare_name, overwrite=overwrite,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> Self:

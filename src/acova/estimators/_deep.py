@@ -147,7 +147,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if checkpoint is not None:
             identity = identity_of(self, prepared.settings)
             checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views)})
-        shown = self.verbose and processes.is_first
+        shown = int(self.verbose) if processes.is_first else 0
         with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
             runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
         self._finish(prepared, runs)
@@ -247,8 +247,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
-        self.agreement_, self.latent_ = found.agreement, found.latent
-        agreement = self.agreement_ if self.n_voters_ > 1 else None
+        self._agreement, self.latent_ = found.agreement, found.latent
+        agreement = self._agreement if self.n_voters_ > 1 else None
         doubts = doubts_about(self.labels_, self.n_clusters_, self.history_, self.probabilities_, agreement)
         self.warnings_ = [
             *doubts_about_number(self.cluster_numbers_),
@@ -277,6 +277,18 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def n_voters_(self) -> int:
         """Number of runs whose assignments are averaged: all of a consensus, else one."""
         return len(self._ensemble.networks)
+
+    @property
+    def agreement_(self) -> NDArray[np.float32]:
+        """Share of the runs that give each sample its label, (n_samples,); only where several runs vote."""
+        if self.n_voters_ < 2:
+            msg = f"{type(self).__name__} has no agreement_: one run decides. Fit with n_init=10, consensus=True."
+            raise AttributeError(msg)
+        return self._agreement
+
+    @agreement_.setter
+    def agreement_(self, shares: NDArray[np.float32]) -> None:
+        self._agreement = shares
 
     def _adopt_numbered(self, ensemble: Ensemble, prepared: Prepared) -> Inferred:
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
@@ -378,7 +390,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""
         check_is_fitted(self, "labels_")
         if X is None:
-            index, per_sample = self.index_, (self.probabilities_, self.view_weights_, self.agreement_)
+            index, per_sample = self.index_, (self.probabilities_, self.view_weights_, self._agreement)
             parts = pieces_of(*per_sample)
         else:
             views = self._views_to_predict(X, observed)

@@ -94,7 +94,7 @@ class ACOVA(DeepClusterer):
     probabilities_ : array of shape (n_samples, n_clusters)
         Probability of each cluster.
     agreement_ : array of shape (n_samples,)
-        Of a consensus: the share of the runs that give the sample its label. Else 1.
+        The share of the runs that give the sample its label; only where several runs vote (`n_voters_` > 1).
     view_weights_ : array of shape (n_samples, V)
         How much each view counted in a sample's latent mean, averaged over the latent dimensions; rows
         sum to 1, a missing view has 0, and correlated views can get negative weights.

@@ -79,7 +79,8 @@ def save_model(model: "MultiViewClusterer", folder: str | Path, *, overwrite: bo
     tensors |= _completion_tensors(model)
     tensors |= {f"effect.{v}": torch.from_numpy(effect) for v, effect in enumerate(model._scaling.effects)}
     tensors |= _summary_tensors(model.summary_)
-    per_sample = {name: getattr(model, name) for name in model._per_sample}
+    # Files keep the agreement of a single run too, which the model does not show.
+    per_sample = {name: getattr(model, {"agreement_": "_agreement"}.get(name, name)) for name in model._per_sample}
     on_disk = {name: array for name, array in per_sample.items() if isinstance(array, np.memmap)}
     tensors |= {name: torch.from_numpy(array) for name, array in per_sample.items() if name not in on_disk}
     params = model.get_settings()

@@ -9,6 +9,7 @@ from acova.base import OptionError
 from acova.base.errors import check_number
 from acova.metrics import matched
 from acova.plots.confidence import reaches
+from acova.plots.display import Display
 from acova.plots.fitted import check_has
 from acova.plots.style import PALETTE, new_axes
 
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class CalibrationDisplay:
-    """Confidence against how often the label holds: in known classes, or in the other runs of a consensus.
+AGREEMENT = "share of runs that agree"
+"""What is compared where no classes are known."""
+
+
+class CalibrationDisplay(Display):
+    """Confidence against how often the label holds: in known classes, or in the runs of a consensus.
+
+    With known classes this is calibration. With the runs of a consensus it is none: the confidence is the mean
+    probability of these same runs, so the figure shows only whether they are as sure as they agree. Runs that agree can
+    all be wrong. The title and the axis say what is compared.
 
     Points on the diagonal: labels of confidence p hold in a share p of the cases. Below it the confidence is too high.
     Grey bars show how many samples have a confidence.
@@ -85,7 +94,7 @@ class CalibrationDisplay:
                 "one run; pass y, or fit with n_init=10, consensus=True."
             )
             raise OptionError(msg)
-        return cls(table["confidence"], table["agreement"], "share of runs that agree", n_bins=n_bins).plot(ax)
+        return cls(table["confidence"], table["agreement"], AGREEMENT, n_bins=n_bins).plot(ax)
 
     @classmethod
     def from_predictions(
@@ -102,11 +111,12 @@ class CalibrationDisplay:
         edges = np.linspace(0, 1, len(self.shares) + 1)
         width = edges[1]
         ax.bar(edges[:-1], self.shares, width=0.96 * width, align="edge", color="0.88", label="share of samples")
-        ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="perfect")
+        ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="equal")
         filled = np.isfinite(self.mean_holds)
         x, y = self.mean_confidence[filled], self.mean_holds[filled]
         ax.plot(x, y, "o-", color=PALETTE[0], label=self.what)
         ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel=self.what)
-        ax.set_title(f"Calibration (mean error {self.error:.2f})", wrap=True)
+        title = "Confidence and agreement of the same runs: no calibration" if self.what == AGREEMENT else "Calibration"
+        ax.set_title(f"{title} (mean difference {self.error:.2f})", wrap=True)
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         return self

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from acova.plots.confidence import CONFIDENCE_EDGES, confidence_bands
+from acova.plots.display import Display
 from acova.plots.style import label_rows, new_axes
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _SHADES = ("#dbe9f6", "#9ac8e0", "#4a98c9", "#08468b")
 """Light to dark: tells apart also in grey."""
 
 
-class ClusterDisplay:
+class ClusterDisplay(Display):
     """Number of samples of every cluster, shaded by how sure they are; cluster 0, the largest, is on top.
 
     Parameters

@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from acova.base import DataError
+from acova.plots.display import Display
 from acova.plots.style import PALETTE, new_axes, short
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _NAMES = {"kl_z": "KL z", "kl_c": "KL c", "correlation_distance": "‖R − I‖
 _STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))
 
 
-class ConvergenceDisplay:
+class ConvergenceDisplay(Display):
     """Every part of the objective over the epochs, on a logarithmic scale, with the phases marked.
 
     Parameters

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from acova.plots.display import Display
 from acova.plots.fitted import check_has
 from acova.plots.style import label_rows, name_columns, new_axes, write_cells
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class CorrelationDisplay:
+class CorrelationDisplay(Display):
     """Heat map of a correlation matrix, with the views' names and the values in the cells.
 
     Parameters

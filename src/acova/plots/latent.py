@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from acova.plots.display import Display
 from acova.plots.fitted import check_has
 from acova.plots.maps import map_points
 from acova.plots.style import MARKERS, PALETTE, new_axes, settle
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class LatentDisplay:
+class LatentDisplay(Display):
     """Samples in two dimensions, by cluster; uncertain samples are faded, cluster numbers stand near the medians.
 
     Parameters

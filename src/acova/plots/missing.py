@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from acova.data import StoredViews, Views
 from acova.data.stored import is_stored
 from acova.data.summary import count_patterns
+from acova.plots.display import Display
 from acova.plots.style import PALETTE, label_rows, name_columns, new_axes, short
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _BAR = 6.0
 """Length of the longest bar, in columns of dots."""
 
 
-class MissingDisplay:
+class MissingDisplay(Display):
     """Combinations of views that samples have, most frequent first (an UpSet plot on its side).
 
     A row is a combination: filled dots are views that its samples have, and the bar says how many samples. Beside each

@@ -1,6 +1,7 @@
 """Numbers as people read them: every number of the page is written by a function of this module."""
 
 import math
+from collections.abc import Sequence
 
 
 def number(value: float, *, most: float = math.inf) -> str:
@@ -38,9 +39,17 @@ def fixed(value: float, *, signed: bool = False) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share from 0 to 1 in whole percent; 0 % and 100 % mean none and all."""
+    """Return a share from 0 to 1 in whole percent; 0% and 100% mean none and all."""
     if math.isnan(share):
         return "–"
     if 0 < share < 0.01:
-        return "<1 %"
-    return ">99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def listed(words: Sequence[object], most: int = 10) -> str:
+    """Return words as a list in a sentence: ``a, b and c``; more than `most` are counted."""
+    shown = [str(word) for word in words[:most]]
+    if len(words) > most:
+        shown.append(f"{len(words) - most:,} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -163,15 +163,15 @@ def _doubts(
     if alone >= _ONE_COLUMN and rest <= _SUPPORTS:
         where = f"column {column!r} of view {name!r}" if inside.sum() < len(inside) else f"view {name!r}"
         return [
-            f"the clusters are those of {where} alone: its values tell them (kappa {alone:.2f}), and nothing else does "
-            "beyond chance. Leave it out unless these are the groups you look for."
+            f"the clusters are those of {where} alone: its values predict them (kappa {alone:.2f}), and nothing "
+            "else does so better than chance. Leave it out unless these are the groups you look for."
         ]
     if not others.size:
         return []
     return [
-        f"the clusters are those of view {name!r} alone: its neighbours tell them (kappa {support[best]:.2f}), and no "
-        f"other view does beyond chance (at most {others.max():.2f}). Leave the view out, or lower its view_weights, "
-        "unless you trust it most."
+        f"the clusters are those of view {name!r} alone: its neighbours predict them (kappa {support[best]:.2f}), "
+        f"and no other view does so better than chance (at most {others.max():.2f}). Leave the view out, or lower its "
+        "view_weights, unless you trust it most."
     ]
 
 

@@ -11,7 +11,7 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.census import Census
 from acova.data.columns import add_moments
 from acova.data.completion import Completion, JointCompletion
-from acova.data.scaling import features_of
+from acova.data.features import features_of
 
 RNG = np.random.default_rng(0)
 NAN = np.nan

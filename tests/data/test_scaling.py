@@ -5,7 +5,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from acova.base import DataError, OptionError
 from acova.data import SCALINGS, Scaling, StoredViews, Views, make_observed
 from acova.data.census import Census
-from acova.data.scaling import features_of, scaled_moments
+from acova.data.features import features_of
+from acova.data.scaling import scaled_moments
 from acova.data.stored import BLOCK
 
 

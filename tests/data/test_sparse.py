@@ -9,7 +9,8 @@ from acova import ACOVA, Concat
 from acova.base import DataError
 from acova.data import StoredViews, Views
 from acova.data.census import Census
-from acova.data.scaling import Scaling, features_of, scaled_moments
+from acova.data.features import features_of
+from acova.data.scaling import Scaling, scaled_moments
 from acova.data.sparse import SparseTable
 from acova.data.summary import Summary
 

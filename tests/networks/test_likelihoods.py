@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from scipy.special import expit, softmax
 
-from acova.data.scaling import Features
+from acova.data.features import Features
 from acova.functional import reconstruction
 from acova.networks.likelihoods import LIKELIHOODS
 

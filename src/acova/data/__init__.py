@@ -6,7 +6,8 @@ from acova.data.files.formats import Dataset, read_views
 from acova.data.files.omics import read_omics, write_omics
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
-from acova.data.scaling import SCALINGS, Scaling
+from acova.data.scalers import SCALINGS
+from acova.data.scaling import Scaling
 from acova.data.stored import StoredViews
 from acova.data.summary import Summary
 from acova.data.views import Views, stack_views

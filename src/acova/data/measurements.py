@@ -3,7 +3,7 @@
 import numpy as np
 
 from acova.data.categories import block_sizes
-from acova.data.scaling import Features, features_of
+from acova.data.features import Features, features_of
 from acova.data.views import Views
 
 SUITED = {"counts": "negative_binomial", "shares": "beta", "categories": "categorical"}

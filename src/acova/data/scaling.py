@@ -1,8 +1,7 @@
 """Scaling of the views, learned from observed rows only; statistics that stored views give block by block."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,25 +9,17 @@ from sklearn.preprocessing import StandardScaler
 
 from acova.base import DataError
 from acova.base.errors import check_choice
-from acova.data.columns import add_moments, least_of, most_of
+from acova.data.columns import add_moments
 from acova.data.completion import Completion, JointCompletion
 from acova.data.covariates import Covariates, linear_effects
+from acova.data.features import Features, features_of, observed_rows
 from acova.data.inputs import FloatArray
-from acova.data.stored import StoredViews, blocks_of
+from acova.data.rows import log_counts, shortened_rows, to_unit_length
+from acova.data.scalers import LEARNERS, SCALINGS, ByCounts, of_usual_rows
+from acova.data.stored import StoredViews
 from acova.data.views import Views
 
 Affine = tuple[NDArray[np.float64], NDArray[np.float64]]
-
-_SPANS, _MOST = 0.9, 0.5
-"""Share of the view's range that a feature must span, and share of such features, for one scale of the view."""
-_AT_ENDS = 0.3
-"""Variance of features of one kind, as a share of what it would be with all values at the ends of the range."""
-_ZEROS = 0.8
-"""Share of the cells that are zero in a bag of words."""
-_TIMES, _DEVIATIONS = 2.0, 6.0
-"""A row of unusual length: how many times the median, and robust standard deviations above it."""
-_QUARTILE = 0.6744897501960817
-"""The upper quartile of a standard normal."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class Scaling:
 
     @classmethod
     def fit(
-        cls, views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence["Features"] | None = None
+        cls, views: Views | StoredViews, kinds: tuple[str, ...], features: Sequence[Features] | None = None
     ) -> "Scaling":
         """Learn the map of each view from its observed rows, in one pass; in two where "auto" has to look at them.
 
@@ -97,17 +88,17 @@ class Scaling:
             What `features_of` said of the views, for the kinds "auto" and "counts", if it is known already.
         """
         kinds = suited_kinds(views, kinds, features)
-        learners = [_LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
+        learners = [LEARNERS[kind](size) for kind, size in zip(kinds, views.sizes, strict=True)]
         if features is None and "counts" in kinds:
             features = features_of(views)
         for learner, known in zip(learners, features or (), strict=False):
-            if isinstance(learner, _ByCounts):
+            if isinstance(learner, ByCounts):
                 learner.know(known)
         if any(kind != "none" for kind in kinds):
-            for v, rows in _observed_rows(views):
+            for v, rows in observed_rows(views):
                 learners[v].add(rows)
         maps = [learner.result(name) for name, learner in zip(views.names, learners, strict=True)]
-        maps = _of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
+        maps = of_usual_rows(views, maps, [v for v, kind in enumerate(kinds) if kind == "robust"])
         centers, scales, unit_rows, limits, totals, lengths = zip(*maps, strict=True)
         return cls(centers, scales, unit_rows, limits, totals=totals, lengths=lengths)
 
@@ -145,7 +136,7 @@ class Scaling:
 
     def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
         """Return scaled rows of view v, with NaN in empty cells."""
-        return _shortened((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
+        return shortened_rows((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
 
     def with_marks(self, tables: Sequence[FloatArray], observed: NDArray[np.bool_]) -> list[NDArray[np.float32]]:
         """Return scaled views with NaN in empty cells as networks take them: cells completed, and marks behind them."""
@@ -183,7 +174,7 @@ class Scaling:
         """Return rows of view v as center and scale are meant for them."""
         if self.totals and self.totals[v]:
             return log_counts(rows, self.totals[v])
-        return _unit(rows) if self.unit_rows[v] else rows
+        return to_unit_length(rows) if self.unit_rows[v] else rows
 
     def affine(self, v: int) -> Affine:
         """Return center and scale with ``x = center + scale * scaled``, in the units of the data.
@@ -207,7 +198,7 @@ class Scaling:
 
 
 def suited_kinds(
-    views: Views | StoredViews, kinds: Sequence[str], features: Sequence["Features"] | None = None
+    views: Views | StoredViews, kinds: Sequence[str], features: Sequence[Features] | None = None
 ) -> tuple[str, ...]:
     """Return how each view is scaled, with what "auto" stands for in its place; parameters as for `Scaling.fit`."""
     for kind in kinds:
@@ -238,7 +229,7 @@ def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]
         own = [table[seen].astype(np.float64) for table, seen in pairs]
         return [(table.mean(axis=0), table.var(axis=0)) for table in own]
     learners = [StandardScaler() for _ in range(views.n_views)]
-    for v, rows in _observed_rows(views):
+    for v, rows in observed_rows(views):
         known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.scaled_rows(v, rows)
         add_moments(learners[v], known)
     return [_moments_of(learner, scaling, v) for v, learner in enumerate(learners)]
@@ -252,310 +243,3 @@ def _moments_of(learner: StandardScaler, scaling: Scaling, v: int) -> Affine:
     if scaling.limits[v] == np.inf:
         return (learner.mean_ - center) / scale, learner.var_ / scale**2
     return learner.mean_, learner.var_
-
-
-class Features:
-    """What the observed rows of a view, given in any number of blocks, say of its features.
-
-    Attributes
-    ----------
-    low, high : arrays of shape (n_features,)
-        The smallest and the largest value; infinities where there is no row.
-    moments : StandardScaler
-        Means and variances.
-    whole : array of bool, shape (n_features,)
-        Whether all values are whole numbers.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
-        self.moments = StandardScaler()
-        self.whole = np.ones(size, dtype=bool)
-        self._cells, self._present = np.zeros((2, size), dtype=np.int64)
-
-    def add(self, rows: FloatArray) -> None:
-        """Take more rows into account."""
-        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
-        add_moments(self.moments, rows)
-        is_empty = np.isnan(rows)
-        self.whole[self.whole] = ((rows[:, self.whole] % 1 == 0) | is_empty[:, self.whole]).all(axis=0)
-        empty = np.count_nonzero(is_empty, axis=0)
-        self._cells += len(rows) - empty
-        self._present += np.count_nonzero(rows, axis=0) - empty
-
-    def scaling(self) -> str:
-        """Return the kind of scaling that "auto" stands for."""
-        if self.share_a_scale():
-            return "range"
-        return "cosine" if self.are_counts_of_words() else "robust"
-
-    def share_a_scale(self) -> bool:
-        """Tell whether the features are of one kind, as pixels, ratings and zeros and ones are.
-
-        Most span (nearly) the range of them all, and values are common at its ends. A pixel that is hardly ever lit is
-        then no event of its own to be blown up. Measurements brought to [0, 1] one by one share bounds, too, but most
-        of their values lie between them.
-        """
-        least, spread = self.low.min(), self.high.max() - self.low.min()
-        if not spread > 0:
-            return True
-        spanned = (self.high - self.low >= _SPANS * spread).mean()
-        means = (self.moments.mean_ - least) / spread
-        at_ends = (means * (1 - means)).sum() * spread**2
-        return bool(spanned >= _MOST and self.moments.var_.sum() >= _AT_ENDS * at_ends)
-
-    def are_counts_of_words(self) -> bool:
-        """Tell whether the view is a bag of words: nearly all cells are zero, and rows are not long by one feature.
-
-        That is, features that most rows have hold less than half of all squares.
-        """
-        shares = self._present / self._cells
-        squares = self.moments.var_ + self.moments.mean_**2
-        return bool(1 - shares.mean() >= _ZEROS and squares[shares > 0.5].sum() < 0.5 * squares.sum())
-
-
-def features_of(views: Views | StoredViews) -> list[Features]:
-    """Return what the observed rows of each view say of its features."""
-    learners = [Features(size) for size in views.sizes]
-    for v, rows in _observed_rows(views):
-        learners[v].add(rows)
-    return learners
-
-
-def _observed_rows(views: Views | StoredViews) -> Iterator[tuple[int, FloatArray]]:
-    """Yield the number of a view and some rows that it has, until all rows of all views were there."""
-    for block in blocks_of(views):
-        for v in range(views.n_views):
-            rows = block.rows(v)
-            if len(rows):
-                yield v, rows
-
-
-def _unit(rows: FloatArray) -> NDArray[np.float64]:
-    """Return rows of length 1; zeros stay zeros. There may be no row, which scikit-learn's `normalize` refuses.
-
-    The length of a row with empty cells is that of its other cells, times what makes up for their number.
-    """
-    rows = rows.astype(np.float64, copy=False)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    holes = np.isnan(lengths[:, 0])
-    if holes.any():
-        squares = np.square(rows[holes])
-        lengths[holes] = np.sqrt(np.nanmean(squares, axis=1, keepdims=True) * rows.shape[1])
-    return rows / np.where(lengths > 0, lengths, 1.0)
-
-
-def _shortened(rows: FloatArray, limit: float) -> FloatArray:
-    """Return rows that are no longer than the limit."""
-    if limit == np.inf:
-        return rows
-    shortened: FloatArray = rows * (limit / np.maximum(_row_lengths(rows)[:, None], limit))
-    return shortened
-
-
-def _row_lengths(rows: FloatArray) -> NDArray[np.float64]:
-    """Return the lengths of rows; where cells are empty, as if these were as large as the others."""
-    empty = np.isnan(rows)
-    if not empty.any():
-        return np.asarray(np.linalg.norm(rows, axis=1))
-    cells = np.maximum(rows.shape[1] - empty.sum(axis=1), 1)
-    return np.asarray(np.sqrt(np.nansum(np.square(rows), axis=1) * (rows.shape[1] / cells)))
-
-
-def equal_totals(rows: FloatArray, total: float) -> NDArray[np.float64]:
-    """Return rows brought to the same sum; zeros stay zeros, and empty cells count as much as the others."""
-    rows = rows.astype(np.float64, copy=False)
-    empty = np.isnan(rows)
-    sums = np.nansum(rows, axis=1, keepdims=True) if empty.any() else rows.sum(axis=1, keepdims=True)
-    if empty.any():
-        sums *= rows.shape[1] / np.maximum(rows.shape[1] - empty.sum(axis=1, keepdims=True), 1)
-    return rows * (total / np.where(sums > 0, sums, 1.0))
-
-
-def log_counts(rows: FloatArray, total: float) -> NDArray[np.float64]:
-    """Return log(1 + x) of rows brought to the same sum."""
-    return np.log1p(equal_totals(rows, total))
-
-
-class _Map(NamedTuple):
-    center: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    unit_rows: bool = False
-    limit: float = np.inf
-    total: float = 0.0
-    length: float = 1.0
-
-
-def _of_usual_rows(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> list[_Map]:
-    """Return z-scores of the chosen views learned without rows of unusual length, and the length where that begins.
-
-    A few samples with errors ten times as large as those of the others would decide every scale and most of the loss.
-    """
-    maps = list(maps)
-    lengths = _lengths(views, maps, chosen)
-    limits = {v: _usual_length(lengths[v]) for v in chosen}
-    chosen = [v for v in chosen if (lengths[v] > limits[v]).any()]
-    if not chosen:
-        return maps
-    learners = {v: StandardScaler() for v in chosen}
-    for v, rows in _observed_rows(views):
-        if v in learners:
-            usual = _row_lengths((rows - maps[v].center) / maps[v].scale) <= limits[v]
-            if usual.any():
-                add_moments(learners[v], rows[usual])
-    for v, learner in learners.items():
-        # A feature that varies in the unusual rows alone keeps its scale.
-        maps[v] = _Map(learner.mean_, np.where(learner.var_ > 0, learner.scale_, maps[v].scale))
-    for v, found in _lengths(views, maps, chosen).items():
-        maps[v] = maps[v]._replace(limit=_usual_length(found))
-    return maps
-
-
-def _lengths(views: Views | StoredViews, maps: Sequence[_Map], chosen: Sequence[int]) -> dict[int, NDArray[np.float64]]:
-    """Return the lengths of the scaled rows of the chosen views."""
-    parts: dict[int, list[NDArray[np.float64]]] = {v: [] for v in chosen}
-    for v, rows in _observed_rows(views) if chosen else ():
-        if v in parts:
-            parts[v].append(_row_lengths((rows - maps[v].center) / maps[v].scale))
-    return {v: np.concatenate(found) for v, found in parts.items()}
-
-
-def _usual_length(lengths: NDArray[np.float64]) -> float:
-    """Return where unusual lengths begin: at twice the median, and six robust standard deviations above it."""
-    middle, upper = np.quantile(lengths, [0.5, 0.75])
-    return float(max(_TIMES * middle, middle + _DEVIATIONS * (upper - middle) / _QUARTILE))
-
-
-class _Learner(Protocol):
-    """Learns the map of one view from its observed rows, given in any number of blocks."""
-
-    def add(self, rows: FloatArray) -> None: ...
-    def result(self, name: str) -> _Map: ...
-
-
-class _Identity:
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def add(self, rows: FloatArray) -> None:
-        pass
-
-    def result(self, name: str) -> _Map:
-        return _Map(np.zeros(self._size), np.ones(self._size))
-
-
-class _ByFeature:
-    def __init__(self, size: int) -> None:
-        self._scaler = StandardScaler()
-
-    def add(self, rows: FloatArray) -> None:
-        add_moments(self._scaler, rows)
-
-    def result(self, name: str) -> _Map:
-        _check_seen(name, hasattr(self._scaler, "mean_"))
-        return _Map(self._scaler.mean_, self._scaler.scale_)
-
-
-class _ByFeatureRange:
-    def __init__(self, size: int) -> None:
-        self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
-
-    def add(self, rows: FloatArray) -> None:
-        self.low, self.high = np.fmin(self.low, least_of(rows)), np.fmax(self.high, most_of(rows))
-
-    def result(self, name: str) -> _Map:
-        _check_seen(name, bool((self.low <= self.high).all()))
-        spread = self.high - self.low
-        return _Map(self.low, np.where(spread > 0, spread, 1.0))
-
-
-class _ByView:
-    def __init__(self, size: int) -> None:
-        self._size, self._cells, self._total = size, 0, 0.0
-        self._low, self._high = np.inf, -np.inf
-
-    def add(self, rows: FloatArray) -> None:
-        empty = int(np.isnan(rows).sum())
-        rows = rows[~np.isnan(rows)] if empty else rows
-        self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
-        self._total += float(rows.sum(dtype=np.float64))
-        self._cells += rows.size
-
-    def result(self, name: str) -> _Map:
-        _check_seen(name, self._cells > 0)
-        spread = self._high - self._low
-        return _Map(np.full(self._size, self._zero()), np.full(self._size, spread or 1.0))
-
-    def _zero(self) -> float:
-        return self._total / self._cells
-
-
-class _ByViewFromItsLeast(_ByView):
-    def _zero(self) -> float:
-        return self._low
-
-
-class _ByDirection:
-    def __init__(self, size: int) -> None:
-        self._scaler = StandardScaler()
-        self._rows, self._lengths = 0, 0.0
-
-    def add(self, rows: FloatArray) -> None:
-        add_moments(self._scaler, _unit(rows))
-        self._rows += len(rows)
-        self._lengths += float(_row_lengths(rows.astype(np.float64, copy=False)).sum())
-
-    def result(self, name: str) -> _Map:
-        _check_seen(name, hasattr(self._scaler, "mean_"))
-        # The scaler takes constant features, up to rounding, for ones of scale 1.
-        varies = self._scaler.scale_ != 1.0
-        spread = np.sqrt(np.where(varies, self._scaler.var_, 0.0).mean())
-        scale = np.full_like(self._scaler.mean_, spread or 1.0)
-        return _Map(self._scaler.mean_, scale, unit_rows=True, length=self._lengths / self._rows)
-
-
-class _ByCounts:
-    def __init__(self, size: int) -> None:
-        self._scaler, self._total = StandardScaler(), 0.0
-        self._features: Features | None = None
-
-    def know(self, features: Features) -> None:
-        """Take the mean of the rows' sums from what is known of the features."""
-        self._features = features
-        if hasattr(features.moments, "mean_"):
-            self._total = float(features.moments.mean_.sum()) or 1.0
-
-    def add(self, rows: FloatArray) -> None:
-        if self._features is not None and self._features.low.min() >= 0:
-            add_moments(self._scaler, log_counts(rows, self._total))
-
-    def result(self, name: str) -> _Map:
-        if self._features is not None and self._features.low.min() < 0:
-            msg = (
-                f"Scaling: view {name!r} holds {self._features.low.min():g}, but standardize='counts' takes the "
-                "logarithm of counts, which are not negative; give raw counts, or use standardize='zscore'."
-            )
-            raise DataError(msg)
-        _check_seen(name, hasattr(self._scaler, "mean_"))
-        return _Map(self._scaler.mean_, self._scaler.scale_, total=self._total)
-
-
-def _check_seen(name: str, seen: bool) -> None:
-    if not seen:
-        msg = f"Scaling: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
-        raise DataError(msg)
-
-
-_LEARNERS: dict[str, Callable[[int], _Learner]] = {
-    "zscore": _ByFeature,
-    "robust": _ByFeature,
-    "range": _ByView,
-    "cosine": _ByDirection,
-    "counts": _ByCounts,
-    "unit": _ByFeatureRange,
-    "unit_view": _ByViewFromItsLeast,
-    "none": _Identity,
-}
-SCALINGS = ("zscore", "robust", "counts", "range", "cosine", "auto", "unit", "unit_view", "none")
-TO_UNIT = ("unit", "unit_view")
-"""Scalings after which every value lies in [0, 1]."""

@@ -10,7 +10,9 @@ from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
 from acova.data.categories import block_sizes
-from acova.data.scaling import TO_UNIT, Features, features_of, suited_kinds
+from acova.data.features import Features, features_of
+from acova.data.scalers import TO_UNIT
+from acova.data.scaling import suited_kinds
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text, overflow_allowed
 from acova.training.job import Settings

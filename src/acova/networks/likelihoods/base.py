@@ -10,7 +10,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acova.data.scaling import Features
+    from acova.data.features import Features
 
 TINY = 1e-8
 Numbers = NDArray[np.float64]

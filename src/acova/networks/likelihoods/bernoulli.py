@@ -7,7 +7,7 @@ from scipy.special import entr
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from acova.data.scaling import Features
+from acova.data.features import Features
 from acova.functional import reconstruction
 from acova.networks.likelihoods.base import Likelihood, Numbers
 

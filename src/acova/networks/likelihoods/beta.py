@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 from torch import Tensor
 
-from acova.data.scaling import Features
+from acova.data.features import Features
 from acova.networks.likelihoods.base import TINY, Likelihood, Numbers, as_free, bounded, by_scipy
 
 _EDGE = 1e-3

@@ -8,7 +8,8 @@ from scipy import stats
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from acova.data.scaling import Features, equal_totals
+from acova.data.features import Features
+from acova.data.rows import equal_totals
 from acova.networks.likelihoods.base import TINY, Likelihood, Moments, Numbers, as_free, bounded, by_scipy
 
 _WIDEST = 9.0

@@ -12,6 +12,8 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from acova.base import DataError
 
 _SHOWN = 5
+_RANK = 1e-10
+"""Smaller eigenvalues, relative to the largest, count as none."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,28 @@ def linear_effects(
 
     Parameters
     ----------
-    tables : sequence of V arrays of shape (N, P_v)
+    tables : sequence of V arrays of shape (n_v, P_v)
+        The rows of the samples that have each view, with NaN in empty cells.
     observed : array of bool, shape (N, V)
-        Rows that are learned from.
+        Which samples these are.
     encoded : array of shape (N, C)
     """
     design = np.column_stack([np.ones(len(encoded)), encoded])
-    return tuple(
-        np.linalg.lstsq(design[seen], table[seen].astype(np.float64), rcond=None)[0][1:]
-        for table, seen in zip(tables, observed.T, strict=True)
-    )
+    return tuple(_slopes(design[seen], table) for table, seen in zip(tables, observed.T, strict=True))
+
+
+def _slopes(design: NDArray[np.float64], table: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return the regression of every column (n, P) on a design (n, 1 + C), by the cells that the column has."""
+    full = ~np.isnan(table)
+    if full.all():
+        found = np.linalg.lstsq(design, table.astype(np.float64), rcond=None)[0]
+    else:
+        squares = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
+        grams = (full.T.astype(np.float64) @ squares).reshape(-1, design.shape[1], design.shape[1])
+        sums = np.where(full, table, 0.0).T @ design
+        # Levels of words depend on each other; of all solutions it is the shortest, as above.
+        found = np.einsum("pij,pj->ip", np.linalg.pinv(grams, rcond=_RANK, hermitian=True), sums)
+    return np.asarray(found[1:])
 
 
 def _is_number(values: pd.Series) -> bool:

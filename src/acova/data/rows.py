@@ -40,11 +40,17 @@ def row_lengths(rows: FloatArray) -> NDArray[np.float64]:
 def equal_totals(rows: FloatArray, total: float) -> NDArray[np.float64]:
     """Return rows brought to the same sum; zeros stay zeros, and empty cells count as much as the others."""
     rows = rows.astype(np.float64, copy=False)
-    empty = np.isnan(rows)
-    sums = np.nansum(rows, axis=1, keepdims=True) if empty.any() else rows.sum(axis=1, keepdims=True)
-    if empty.any():
-        sums *= rows.shape[1] / np.maximum(rows.shape[1] - empty.sum(axis=1, keepdims=True), 1)
+    sums = row_totals(rows)[:, None]
     return rows * (total / np.where(sums > 0, sums, 1.0))
+
+
+def row_totals(rows: FloatArray) -> NDArray[np.float64]:
+    """Return the sums of rows; where cells are empty, as if these were as large as the others."""
+    empty = np.isnan(rows)
+    if not empty.any():
+        return np.asarray(rows.sum(axis=1, dtype=np.float64))
+    cells = np.maximum(rows.shape[1] - empty.sum(axis=1), 1)
+    return np.asarray(np.nansum(rows, axis=1, dtype=np.float64) * (rows.shape[1] / cells))
 
 
 def log_counts(rows: FloatArray, total: float) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from acova.data.completion import Completion, JointCompletion
 from acova.data.covariates import Covariates, linear_effects
 from acova.data.features import Features, features_of, observed_rows
 from acova.data.inputs import FloatArray
-from acova.data.rows import log_counts, shortened_rows, to_unit_length
+from acova.data.rows import log_counts, row_lengths, row_totals, shortened_rows, to_unit_length
 from acova.data.scalers import LEARNERS, SCALINGS, ByCounts, of_usual_rows
 from acova.data.stored import StoredViews
 from acova.data.views import Views
@@ -107,8 +107,24 @@ class Scaling:
         if views.covariates is None:
             return self
         covariates = Covariates.learn(views.covariates)
-        tables, encoded = replace(self, covariates=None).transform(views), covariates.encode(views.covariates)
+        encoded, tables = covariates.encode(views.covariates), replace(self, covariates=None).measured(views)
         return replace(self, covariates=covariates, effects=linear_effects(tables, views.observed, encoded))
+
+    def measured(self, views: Views) -> list[FloatArray]:
+        """Return the scaled rows of the samples that have a view, less what covariates explain, view by view.
+
+        Empty cells are NaN. Without covariates nothing is taken off: the mean of the training samples is assumed.
+        """
+        rows = [self.scaled_rows(v, views.rows(v)) for v in range(views.n_views)]
+        explained = self.explained(views)
+        return [part - more[seen] for part, more, seen in zip(rows, explained, views.observed.T, strict=True)]
+
+    def explained(self, views: Views) -> list[NDArray[np.float64]]:
+        """Return what covariates explain of scaled rows, for all samples, (N, P_v) per view; (N, 1) where nothing."""
+        if self.covariates is None or views.covariates is None:
+            return [np.zeros((views.n_samples, 1))] * views.n_views
+        encoded = self.covariates.encode(views.covariates)
+        return [encoded @ effect for effect in self.effects]
 
     def transform(self, views: Views, *, alone: bool = False) -> list[NDArray[np.float32]]:
         """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed.
@@ -118,20 +134,16 @@ class Scaling:
         """
         joint = None if alone else self.joint
         scaled = []
-        for v, array in enumerate(views.arrays):
+        for v, (array, explained) in enumerate(zip(views.arrays, self.explained(views), strict=True)):
             out = np.zeros(array.shape, dtype=np.float32)
             seen = views.observed[:, v]
-            out[seen] = rows = self.scaled_rows(v, array[seen])
+            out[seen] = rows = self.scaled_rows(v, array[seen]) - explained[seen]
             if views.empty[v] is not None:
                 completion = self.completions[v] if self.completions and joint is None else None
                 out[seen] = np.nan_to_num(rows) if completion is None else completion.completed(rows)
             scaled.append(out)
         if joint is not None and any(empty is not None for empty in views.empty):
             _complete_jointly(views, scaled, joint)
-        if self.covariates is not None and views.covariates is not None:
-            encoded = self.covariates.encode(views.covariates)
-            for out, seen, effect in zip(scaled, views.observed.T, self.effects, strict=True):
-                out[seen] -= encoded[seen] @ effect
         return scaled
 
     def scaled_rows(self, v: int, rows: FloatArray) -> FloatArray:
@@ -169,6 +181,15 @@ class Scaling:
             for v, (mean, completion) in enumerate(zip(means, known, strict=True))
         )
         return replace(self, completions=completions)
+
+    def completed(self, v: int, rows: FloatArray, scaled: FloatArray) -> NDArray[np.float64]:
+        """Return rows of view v with what scaled rows hold in their empty cells, in the units of the data."""
+        found = scaled * self.scales[v] + self.centers[v]
+        if self.totals and self.totals[v]:
+            found = np.expm1(np.maximum(found, 0.0)) * (row_totals(rows)[:, None] / self.totals[v])
+        elif self.unit_rows[v]:
+            found = found * row_lengths(rows)[:, None]
+        return np.where(np.isnan(rows), found, rows)
 
     def before_map(self, v: int, rows: FloatArray) -> FloatArray:
         """Return rows of view v as center and scale are meant for them."""
@@ -225,9 +246,7 @@ def _complete_jointly(views: Views, scaled: list[NDArray[np.float32]], joint: Jo
 def scaled_moments(views: Views | StoredViews, scaling: Scaling) -> list[Affine]:
     """Return mean and variance of every scaled feature over observed rows, view by view; zeros where there are none."""
     if scaling.effects and isinstance(views, Views):
-        pairs = zip(scaling.transform(views), views.observed.T, strict=True)
-        own = [table[seen].astype(np.float64) for table, seen in pairs]
-        return [(table.mean(axis=0), table.var(axis=0)) for table in own]
+        return [(np.nanmean(rows, axis=0), np.nanvar(rows, axis=0)) for rows in scaling.measured(views)]
     learners = [StandardScaler() for _ in range(views.n_views)]
     for v, rows in observed_rows(views):
         known = scaling.before_map(v, rows) if scaling.limits[v] == np.inf else scaling.scaled_rows(v, rows)

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from acova.base import DataError
+from acova.base import DataError, OptionError
 from acova.base.errors import check_choice
 from acova.base.version import __version__
 from acova.clustering.number import ClusterNumbers
@@ -309,13 +309,23 @@ class MultiViewClusterer(
 
     def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
         """Learn how views are scaled, and what stands in the place of empty cells."""
-        scaling = learn_scaling(views, kinds)
+        scaling = self._adjusted(learn_scaling(views, kinds), views)
         if self.empty_cells_:
             which = [name in self.empty_cells_ for name in views.names]
             scaling = with_completions(
                 scaling, views, which, factors=self._completes_by_factors, marks=self._marks_empty_cells
             )
         self._scaling = scaling
+
+    def _adjusted(self, scaling: Scaling, views: Views | StoredViews) -> Scaling:
+        """Return a scaling that takes off what covariates explain, or say that this method takes none."""
+        if getattr(views, "covariates", None) is not None:
+            msg = (
+                f"{type(self).__name__}: this method takes no covariates; use ACOVA or another method with a network, "
+                "or leave them out."
+            )
+            raise OptionError(msg)
+        return scaling
 
     def _summarise(self, views: Views | StoredViews, labels: NDArray[np.int64]) -> None:
         """Keep what went in; new samples may have empty cells where the training samples had none."""
@@ -337,6 +347,9 @@ class MultiViewClusterer(
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")
         views = self._views_of(X, observed, reset=False)
+        if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
+            msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
+            raise OptionError(msg)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
 
     @property

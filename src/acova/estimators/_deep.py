@@ -13,7 +13,7 @@ from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
 from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
-from acova.data import StoredViews, Views
+from acova.data import Scaling, StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
@@ -170,9 +170,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
         self._learn_scaling(views, kinds)
-        if isinstance(views, Views) and views.covariates is not None:
-            check_adjustable(settings.who, self._likelihoods, views.names)
-            self._scaling = self._scaling.adjusted(views)
         self.seed_ = processes.agree(seed_of(self))
         settings = self._with_number(settings, views)
         streams = Streams(self.seed_)
@@ -193,6 +190,12 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             for run in range(settings.n_init)
         ]
         return Prepared(views, order, jobs, processes, kinds)
+
+    def _adjusted(self, scaling: Scaling, views: Views | StoredViews) -> Scaling:
+        if not isinstance(views, Views) or views.covariates is None:
+            return scaling
+        check_adjustable(type(self).__name__, self._likelihoods, views.names)
+        return scaling.adjusted(views)
 
     def _with_number(self, settings: Settings, views: Views | StoredViews) -> Settings:
         """Choose the number of clusters where it is left to the data."""
@@ -398,13 +401,6 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
             index, parts = views.index, ((part.probabilities, part.weights, part.agreement) for part in inferred)
         tables = tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
         yield from map(self._named, tables)
-
-    def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
-        views = super()._views_to_predict(X, observed)
-        if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
-            msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
-            raise OptionError(msg)
-        return views
 
     def _infer(self, X: Any, observed: Any) -> Inferred:
         views = self._views_to_predict(X, observed)  # which first checks that there is a fit

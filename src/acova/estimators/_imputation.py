@@ -270,8 +270,10 @@ class ImputationMixin:
     def _check_units(self, what: str) -> None:
         """Refuse views whose decoded values cannot be given in the units of the data."""
         self._check_decodes(what)
-        for name, kind in zip(self.view_names_, self._kinds, strict=True):
-            if kind not in DECODED:
+        for v, (name, kind) in enumerate(zip(self.view_names_, self._kinds, strict=True)):
+            if kind in DECODED:
+                self._scaling.affine(v)  # or raises
+            else:
                 msg = (
                     f"{type(self).__name__}.{what}: view {name!r} has the likelihood {kind!r}, and values are given "
                     f"for {', '.join(DECODED)} views only; fit with likelihood='gaussian' for it."
@@ -313,7 +315,8 @@ class ImputationMixin:
 
     def _refitted(self, views: Views, seed: int) -> Any:
         """Return a model with the same settings, trained once, on other data."""
-        changes = {"checkpoint": None, "verbose": False, "view_sizes": None, "n_init": 1}
+        changes: dict[str, Any] = {"checkpoint": None, "verbose": False, "view_sizes": None, "n_init": 1}
+        changes["n_clusters"] = self.n_clusters_  # type: ignore[attr-defined]
         settings = self.get_settings()  # type: ignore[attr-defined]
         settings |= {name: value for name, value in changes.items() if name in settings} | {"random_state": seed}
         with warnings.catch_warnings():

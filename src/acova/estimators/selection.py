@@ -89,6 +89,8 @@ def select_n_clusters(
     census = Census.of(views)
     census.check(_WHO, views)
     scaling = learn_scaling(views, scaling_kinds(_WHO, standardize, views))
+    if isinstance(views, Views):
+        scaling = scaling.adjusted(views)
     which = [bool(counts.any()) for counts in census.empty]
     if any(which):
         scaling = with_completions(scaling, views, which, factors=True, marks=False)

@@ -252,7 +252,7 @@ class MultiViewVAE(ClusteringNetwork):
                     present[:, v] *= 1 - empty.to(present.dtype).mean(-1)
             constants = present @ shares.new_tensor([log_constant(kind, size) for kind, size in pairs])
         else:
-            targets, cells = self._targets(batch, batch.observed)
+            targets, cells = self.targets(batch, batch.observed)
             of_views = zip(self.view_likelihoods, targets, cells, strict=True)
             constants = torch.stack([density.constant(view, known) for density, view, known in of_views]).sum(0)
         return {"score": constants - parts.negative_elbo()}
@@ -302,7 +302,7 @@ class MultiViewVAE(ClusteringNetwork):
         values = [view[..., :size] if marked else view for view, size, marked in parts]
         return values, [view[..., size:] > 0 if marked else None for view, size, marked in parts]
 
-    def _targets(self, batch: Batch, known: Tensor) -> tuple[Sequence[Tensor], list[Tensor]]:
+    def targets(self, batch: Batch, known: Tensor) -> tuple[Sequence[Tensor], list[Tensor]]:
         """Return what views are decoded to, (N, P_v), and which cells (N, P_v) of the known rows (N, V) are known."""
         values, empty = self._cells(batch.views)
         rows = [seen.unsqueeze(-1).expand_as(view) for seen, view in zip(known.unbind(-1), values, strict=True)]
@@ -319,7 +319,7 @@ class MultiViewVAE(ClusteringNetwork):
         outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
         if self._have_kernels:
             return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
-        of_views = zip(self.view_likelihoods, targets, outputs, self._targets(batch, shares > 0)[1], strict=True)
+        of_views = zip(self.view_likelihoods, targets, outputs, self.targets(batch, shares > 0)[1], strict=True)
         return (torch.stack([density.reconstruction(*of_view) for density, *of_view in of_views], -1) * shares).sum(-1)
 
     def loss(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> dict[str, Tensor]:
@@ -356,7 +356,7 @@ class MultiViewVAE(ClusteringNetwork):
         """
         views, observed, _ = batch
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
-        targets, cells = self._targets(batch, observed)
+        targets, cells = self.targets(batch, observed)
         errors = []
         for v, (view, empty) in enumerate(zip(*self._cells(views), strict=True)):
             density, output, seen = self.view_likelihoods[v], outputs[v], observed[:, v]

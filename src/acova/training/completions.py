@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from acova.data import Scaling, StoredViews, Views
 from acova.data.completion import Completion, JointCompletion
+from acova.data.inputs import FloatArray
 from acova.engine.parallel import single_threaded
 from acova.training.extremes import overflow_allowed
 from acova.training.influence import spread_samples
@@ -35,18 +36,20 @@ def with_completions(
     """
     some, _ = spread_samples(views, _LEARNED_FROM)
     with single_threaded(), overflow_allowed():
+        measured = scaling.measured(some)
         completions = tuple(
-            Completion.fit(scaling.scaled_rows(v, some.rows(v)), factors=factors) if has_holes else None
-            for v, has_holes in enumerate(which)
+            Completion.fit(rows, factors=factors) if has_holes else None
+            for rows, has_holes in zip(measured, which, strict=True)
         )
-        joint = JointCompletion.fit([_with_holes(some, scaling, v) for v in range(some.n_views)]) if factors else None
+        joint = JointCompletion.fit(_with_hidden_rows(some, measured)) if factors else None
     return replace(
         scaling, completions=completions, joint=joint, marks=tuple(marks and has_holes for has_holes in which)
     )
 
 
-def _with_holes(views: Views, scaling: Scaling, v: int) -> NDArray[np.float64]:
-    """Return one scaled view with NaN in empty cells and hidden rows."""
-    table = np.full(views.arrays[v].shape, np.nan)
-    table[views.observed[:, v]] = scaling.scaled_rows(v, views.rows(v))
-    return table
+def _with_hidden_rows(views: Views, measured: Sequence[FloatArray]) -> list[NDArray[np.float64]]:
+    """Return scaled views with NaN in empty cells and hidden rows."""
+    tables = [np.full(array.shape, np.nan) for array in views.arrays]
+    for table, rows, seen in zip(tables, measured, views.observed.T, strict=True):
+        table[seen] = rows
+    return tables

@@ -121,7 +121,8 @@ class Imputer:
         for start in range(0, views.n_samples, CHUNK):
             part = views.read(start, start + CHUNK)
             means = self.decode(self.scaled(part), part.observed).means
-            yield [self.in_units(v, mean) for v, mean in enumerate(means)]
+            pairs = zip(means, self.scaling.explained(part), strict=True)
+            yield [self.in_units(v, mean + more) for v, (mean, more) in enumerate(pairs)]
 
     def in_units(self, v: int, values: Array) -> NDArray[np.float64]:
         """Return scaled values of a view in the units of the data."""
@@ -143,6 +144,7 @@ class Imputer:
         kept = holdout.kept(fold)
         own, theirs = self.scaled(views.hide(kept)), whole.scaled(views)
         donors, numbers = self.donors(own, kept), self.streams.numpy("patterns")
+        taken_off, theirs_off = self.scaling.explained(views), whole.scaling.explained(views)
         found = []
         for v, truth in enumerate(theirs):
             rows, seen = holdout.entries(v, fold, numbers)
@@ -151,11 +153,11 @@ class Imputer:
                 chosen = np.arange(most) * len(rows) // most
                 rows, seen = rows[chosen], seen[chosen]
             mine, known = [view[rows] for view in own], np.isnan(views.arrays[v][rows])
-            predicted = donors.predict(v, mine, seen, self.decode(mine, seen)) + donors.centers[v]
+            predicted = donors.predict(v, mine, seen, self.decode(mine, seen)) + donors.centers[v] + taken_off[v][rows]
             variance = whole.decode([view[rows] for view in theirs], seen).variances[v]
             center, scale = whole.scaling.affine(v)
             entries = np.where(known, np.nan, (views.arrays[v][rows] - center) / scale)
-            middle = _center(truth, views.observed[:, v])
+            middle = _center(truth, views.observed[:, v]) + theirs_off[v][rows]
             predicted = (self.in_units(v, predicted) - center) / scale - middle
             weights = holdout.weights(v, seen)
             found.append(Held(predicted, entries - middle, variance, weights, np.full(len(rows), fold)))
@@ -189,12 +191,11 @@ class CheckedImputer:
             part = views.read(start, start + CHUNK)
             arrays = self._plain.scaled(part)
             decoded = self._plain.decode(arrays, part.observed)
-            found = []
+            explained, found = self._plain.scaling.explained(part), []
             for v, errors in enumerate(self.reference.errors):
                 predicted = self._donors.predict(v, arrays, part.observed, decoded)
-                mean = self._plain.in_units(
-                    v, np.tensordot(errors.weights, predicted, axes=1) + self._donors.centers[v]
-                )
+                sums = np.tensordot(errors.weights, predicted, axes=1)
+                mean = self._plain.in_units(v, sums + self._donors.centers[v] + explained[v])
                 scale = errors.scale(decoded.variances[v]) * self._plain.scaling.affine(v)[1]
                 found.append((self._bounded(v, mean), scale))
             yield found

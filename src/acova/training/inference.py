@@ -223,7 +223,7 @@ def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: 
     """
     arrays = scaled(views, scaling)
     tensors = [torch.from_numpy(array).to(device) for array in arrays]
-    targets = _targets_of(views, tensors, likelihoods)
+    targets = _targets_of(views, scaling, tensors, likelihoods)
     for v, marked in enumerate(scaling.marks):
         if marked:
             empty = views.empty[v]
@@ -232,14 +232,21 @@ def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: 
     return Batch(tensors, torch.from_numpy(views.observed).to(device), targets)
 
 
-def _targets_of(views: Views, scaled_views: Sequence[Tensor], likelihoods: Sequence[str]) -> list[Tensor]:
+def _targets_of(
+    views: Views, scaling: Scaling, scaled_views: Sequence[Tensor], likelihoods: Sequence[str]
+) -> list[Tensor]:
     """Return what views are decoded to where the likelihood of one is of the data; else nothing."""
     of_data = [LIKELIHOODS[name].of_data for name in likelihoods]
     if not any(of_data):
         return []
-    given = [np.where(seen[:, None], array, 0.0) for array, seen in zip(views.arrays, views.observed.T, strict=True)]
-    pairs = zip(given, scaled_views, of_data, strict=True)
-    return [torch.from_numpy(rows).to(array) if raw else array for rows, array, raw in pairs]
+    targets = []
+    for v, (rows, tensor, raw) in enumerate(zip(views.arrays, scaled_views, of_data, strict=True)):
+        if raw:
+            whole = rows if views.empty[v] is None else scaling.completed(v, rows, tensor.cpu().numpy())
+            targets.append(torch.from_numpy(np.where(views.observed[:, [v]], whole, 0.0)).to(tensor))
+        else:
+            targets.append(tensor)
+    return targets
 
 
 def batch_between(

@@ -48,8 +48,8 @@ def _decoded(
     likelihoods: Sequence[str],
     v: int,
     processes: Processes,
-) -> list[tuple[Tensor, Tensor]]:
-    """Return what the decoder says of the samples that have a view, and what they hold, in pieces."""
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return what the decoder says of the samples that have a view, what they hold, and which cells, in pieces."""
     share, parts = processes.share(views.n_samples), []
     for start in range(share.start, share.stop, CHUNK):
         some = views.read(start, min(start + CHUNK, share.stop))
@@ -57,12 +57,13 @@ def _decoded(
         with torch.no_grad():
             latent = network.posterior(batch.views, batch.observed).mean
             output = network.decode([latent] * len(batch.views), batch.observed)[v]
+            targets, cells = network.targets(batch, batch.observed)
         seen = batch.observed[:, v]
-        parts.append((output[seen], batch.decoded[v][seen]))
+        parts.append((output[seen], targets[v][seen], cells[v][seen]))
     return parts
 
 
-def _bisect(density: Likelihood, parts: Sequence[tuple[Tensor, Tensor]], processes: Processes) -> None:
+def _bisect(density: Likelihood, parts: Sequence[tuple[Tensor, Tensor, Tensor]], processes: Processes) -> None:
     """Halve the interval in which the likelihood of each feature is largest."""
     low, high = torch.full_like(density.spread, -_FARTHEST), torch.full_like(density.spread, _FARTHEST)
     for _ in range(_HALVINGS):
@@ -73,12 +74,13 @@ def _bisect(density: Likelihood, parts: Sequence[tuple[Tensor, Tensor]], process
 
 
 @torch.enable_grad()
-def _slope(density: Likelihood, parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+def _slope(density: Likelihood, parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """Return the derivative of the summed log density by the spread of each feature."""
     at, total = density.spread, torch.zeros_like(density.spread, dtype=torch.float64)
     density.spread = at.clone().requires_grad_()
-    for output, target in parts:
-        log_density = (density.log_constant(target) - density.error(output, target)).sum()
+    for output, target, cells in parts:
+        known = target.masked_fill(~cells, density.blank)
+        log_density = (density.log_constant(known) - density.error(output, known, cells)).masked_fill(~cells, 0.0).sum()
         total += torch.autograd.grad(log_density, density.spread)[0].double()
     density.spread = at
     return total

@@ -143,7 +143,9 @@ class Likelihood(nn.Module):
 
     @classmethod
     def moments(cls, rows: Numbers) -> Moments:
-        """Return mean and variance of the features of rows, as `blind_cost` and `start` want them."""
+        """Return mean and variance of the features of rows, as `blind_cost` and `start` want them; NaN are skipped."""
+        if np.isnan(rows).any():
+            return np.nanmean(rows, axis=0), np.nanvar(rows, axis=0)
         return rows.mean(axis=0), rows.var(axis=0)
 
     @classmethod

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from acova.data.features import Features
-from acova.data.rows import equal_totals
+from acova.data.rows import equal_totals, row_totals
 from acova.networks.likelihoods.base import TINY, Likelihood, Moments, Numbers, as_free, bounded, by_scipy
 
 _WIDEST = 9.0
@@ -89,7 +89,7 @@ class Counts(Likelihood):
     @classmethod
     def moments(cls, rows: Numbers) -> Moments:
         """Return mean and variance of counts in rows brought to the same sum."""
-        return super().moments(equal_totals(rows, float(rows.sum(axis=1, dtype=np.float64).mean())))
+        return super().moments(equal_totals(rows, float(row_totals(rows).mean())))
 
 
 class Poisson(Counts):

@@ -61,7 +61,7 @@ def test_impute_writes_a_table_per_view_and_their_error_bars(acova, folder, tmp_
     assert acova("fit", folder, "--clusters", 3, "--out", tmp_path / "run", *SMALL)[0] == 0
     command = ["impute", tmp_path / "run", folder, "--out", tmp_path / "whole"]
     code, _, err = acova(*command, "--std")
-    assert (code, "call calibrate_imputation(X)" in err) == (2, True)
+    assert (code, "add --calibrate with the training data, or leave out --std" in err) == (2, True)
     code, out, err = acova(*command, "--std", "--quantiles", "0.05,0.95", "--calibrate")
     assert (code, err) == (0, "")
     assert "Held-out entries" in out
@@ -186,7 +186,7 @@ BAD_CALLS = {
     "no candidates": (["clusters", "digits", "--candidates", "a-b"], "a range such as 2-15 or numbers such as 2,4,8"),
     "auto elsewhere": (
         ["fit", "digits", "--clusters", "auto", "--out", "r", "--method", "Concat"],
-        "n_clusters must be an integer at least 1; got 'auto'",
+        "--clusters must be an integer at least 1; got 'auto'",
     ),
     "no clusters": (["fit", "digits", "--out", "r"], "how many clusters"),
     "unknown option": (

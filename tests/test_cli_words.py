@@ -138,8 +138,8 @@ def test_what_is_no_share_is_refused(acova):
         ("the alpha of a view", "the alpha of a view"),
         ("balance=False", "--balance false"),
         (
-            "(read_views and the command line: holes='hide', --holes hide)",
-            "(read_views and the command line: --holes hide)",
+            "holes='refuse' does not allow; leave them out (holes='keep', --holes keep).",
+            "--holes refuse does not allow; leave them out (--holes keep).",
         ),
     ],
 )
@@ -231,7 +231,8 @@ def test_predict_treats_empty_cells_as_the_fit_did(acova, toy, tmp_path):
     assert acova("predict", tmp_path / "run", data, "--out", tmp_path / "new.csv")[0] == 0
     labels = pd.read_csv(tmp_path / "run" / "labels.csv")["label"]
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "new.csv")["label"], labels)
-    assert "single" in acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv", "--holes", "refuse")[2]
+    _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv", "--holes", "refuse")
+    assert "(1 such sample), which --holes refuse does not allow" in err
     frames["image"].assign(row=1.0).add_prefix("f").to_csv(data / "image.csv", index_label="id")
     _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv")
     assert "must have the columns it was fitted with; unexpected ['frow']. Leave out what is unexpected" in err

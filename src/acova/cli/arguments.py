@@ -126,10 +126,19 @@ def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None)
 
 
 def reading_of(who: str, **words: Any) -> "Reading":
-    """Return how tables are read, from options of which those that were left out are None."""
+    """Return how tables are read, from options of which those that were left out are None, in any capitals."""
     from acova.data.files.reading import Reading
 
-    return Reading.of(who, **{name: value for name, value in words.items() if value is not None})
+    return Reading.of(who, **spelled({name: value for name, value in words.items() if value is not None}))
+
+
+def spelled(words: dict[str, Any]) -> dict[str, Any]:
+    """Return options that say how tables are read as the library spells them, whatever their capitals."""
+    from acova.cli.options import canonical
+    from acova.data.files.reading import HOLES, MATCHES
+
+    known = {"holes": HOLES, "match_ids": MATCHES}
+    return {name: canonical(value, known.get(name, ())) for name, value in words.items()}
 
 
 def reading_flag(name: str) -> str:

@@ -12,20 +12,22 @@ from acova.cli.arguments import (
     IdColumn,
     Layer,
     MatchIds,
+    Missing,
     Transpose,
     data_names,
     load,
     reading_of,
 )
+from acova.cli.options import canonical
 from acova.console import plain_table, say, show
 
 
 def clusters(
     data: Annotated[str, typer.Argument(help="As for fit.", autocompletion=data_names)],
     candidates: Annotated[str, typer.Option(help="Numbers to compare: 2-15, or 2,4,8.")] = "2-15",
-    missing: Annotated[float, typer.Option(help="Hide views of this share of the samples.")] = 0.0,
+    missing: Annotated[float, Missing] = 0.0,
     pattern: Annotated[str, typer.Option(help="How views are hidden.")] = "uniform_size",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the mask and of the comparison.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", "--random-state", help="Seed of the mask and of the comparison.")] = 0,
     drop: Drop = None,
     drop_sample: DropSample = None,
     id_column: IdColumn = None,
@@ -36,6 +38,7 @@ def clusters(
 ) -> None:
     """Show how many clusters data have, and whether they have any; nothing is trained."""
     from acova.data import make_observed
+    from acova.data.masks import PATTERNS
     from acova.estimators.selection import CANDIDATES, select_n_clusters
 
     numbers = _numbers(candidates)
@@ -45,6 +48,7 @@ def clusters(
     )  # fmt: skip
     views, _ = load(data, reading, stream=False)
     if missing:
+        pattern = canonical(pattern, tuple(PATTERNS))
         views = views.hide(make_observed(views.n_samples, views.n_views, missing, pattern, seed))
     found = select_n_clusters(views, CANDIDATES if numbers == list(CANDIDATES) else numbers, random_state=seed)
     rows = [

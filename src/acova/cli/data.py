@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from acova.cli.arguments import Drop, DropSample, Holes, IdColumn, Layer, MatchIds, Transpose, data_names, existing
+from acova.cli.arguments import (
+    Drop,
+    DropSample,
+    Holes,
+    IdColumn,
+    Layer,
+    MatchIds,
+    Transpose,
+    data_names,
+    existing,
+    spelled,
+)
 from acova.cli.messages import inspection_in_options
 from acova.console import plain_table, show
 
@@ -27,7 +38,7 @@ def inspect(
     source = load_dataset(data).views if known else existing(data)
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     lists = {name: tuple(given) for name, given in words.items() if given}
-    found = inspect_data(source, **lists, match_ids=match_ids, holes=holes, layer=layer)
+    found = inspect_data(source, **lists, **spelled({"match_ids": match_ids, "holes": holes}), layer=layer)
     show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)

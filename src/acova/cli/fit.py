@@ -28,6 +28,7 @@ from acova.cli.arguments import (
     data_names,
     load,
     reading_of,
+    spelled,
 )
 from acova.cli.options import canonical, method_options
 from acova.console import cluster_sizes, correlation_table, count, influence_table, say, score_table, show, size_table
@@ -90,7 +91,7 @@ def fit(
         raise OptionError(msg)
     own = [flag for parameter in ctx.command.params for flag in parameter.opts if flag.startswith("--")]
     settings = method_options(method, ctx.args, own)
-    preset, pattern, holes = _spelled(method, preset, pattern, holes)
+    preset, pattern = _spelled(method, preset, pattern)
     if clusters is not None:
         settings["n_clusters"] = cluster_count(clusters)
     elif preset is None:
@@ -102,20 +103,19 @@ def fit(
         data = str(Path(data).absolute())  # --resume may be called from another folder
     command = Command(
         data=data, preset=preset, missing=missing, pattern=pattern, seed=seed, stream=stream, drop=drop or [],
-        drop_sample=drop_sample or [], id_column=id_column or [], transpose=transpose or [], match_ids=match_ids,
-        holes=holes, layer=layer, method=method, settings=settings,
+        drop_sample=drop_sample or [], id_column=id_column or [], transpose=transpose or [], layer=layer,
+        method=method, settings=settings, **spelled({"match_ids": match_ids, "holes": holes}),
     )  # fmt: skip
     _run(out, command, force=force, quiet=quiet)
 
 
-def _spelled(method: str, preset: str | None, pattern: str, holes: str) -> tuple[str | None, str, str]:
+def _spelled(method: str, preset: str | None, pattern: str) -> tuple[str | None, str]:
     """Return words as the library spells them, whatever their capitals."""
-    from acova.data.files.reading import HOLES
     from acova.data.masks import PATTERNS
     from acova.estimators.registry import method_class
 
     named = None if preset is None else canonical(preset, tuple(method_class(method).presets))
-    return named, canonical(pattern, tuple(PATTERNS)), canonical(holes, HOLES)
+    return named, canonical(pattern, tuple(PATTERNS))
 
 
 def _check_alone(ctx: typer.Context) -> None:

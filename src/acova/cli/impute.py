@@ -8,7 +8,7 @@ import typer
 from acova.base import OptionError
 from acova.cli.arguments import Drop, DropSample, IdColumn, Layer, Transpose, data_names, load
 from acova.cli.predict import reading_as_fitted
-from acova.console import plain_table, say, show
+from acova.console import count, plain_table, say, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def impute(
         for name, frame in frames.items():
             with new_file(out / f"{name}{ending}.csv") as part:
                 write_table(part, [frame])
-    say(f"Views of {len(views)} samples: {out}")
+    say(f"Views of {count(len(views), 'sample')}: {out}")
 
 
 def _levels(quantiles: str | None) -> list[float]:

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from acova.data import Inspection
 
 _OWN = {
-    "n_clusters": "--clusters", "random_state": "--seed", "overwrite=True": "--force", "checkpoint": "--resume",
+    "n_clusters": "--clusters", "random_state": "--seed", "checkpoint": "--resume",
     "verbose": "--quiet",
+}  # fmt: skip
+_PHRASES = {
+    "overwrite=True": "--force", "call calibrate_imputation(X)": "add --calibrate",
+    "return_std and quantiles": "--std and --quantiles",
 }  # fmt: skip
 _QUOTED = r"(?<![\w/'\"\\.-])"
 """Where no name of a file, column or view can be."""
@@ -34,8 +38,9 @@ def as_options(text: str) -> str:
     ``n_init=10`` becomes ``--n-init 10``, ``consensus=True`` becomes ``--consensus``, and a name with an underscore,
     or before a rule (``alpha must be ...``), becomes the option. Names in quotes stay.
     """
-    text = text.replace("overwrite=True", "--force").replace("holes='hide', --holes hide", "--holes hide")
-    text = text.replace("--holes hide, holes='hide'", "--holes hide")
+    for phrase, said in _PHRASES.items():
+        text = text.replace(phrase, said)
+    text = re.sub(r"holes='(\w+)'(, --holes \1)?", r"--holes \1", text)
     options = _settings()
     names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
     text = re.sub(rf"{_QUOTED}({names})=True\b", lambda found: options[found[1]], text)

@@ -57,8 +57,8 @@ def predict(
 ) -> None:
     """Assign new samples to the clusters of a fitted model.
 
-    Tables are read as in the fit: --drop, --id-column, --transpose, --match-ids and --holes are those of the fit where
-    they are left out. "--transpose none" and the like take nothing over.
+    Tables are read as in the fit: options that are left out, such as --drop or --holes, are those of the fit.
+    "--transpose none" and the like take nothing over.
     """
     from acova.data import dataset_names
     from acova.data.files.exports import check_table_path, write_table

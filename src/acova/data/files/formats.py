@@ -283,12 +283,12 @@ def _refuse_holes(name: str, part: Any) -> None:
     empty = frame.isna().to_numpy()
     rows = empty.any(axis=1) & ~empty.all(axis=1)
     if rows.any():
-        row = int(rows.argmax())
+        row, count = int(rows.argmax()), int(rows.sum())
         msg = (
             f"View {name!r} has an empty cell in sample {frame.index.tolist()[row]!r}, column "
-            f"{str(frame.columns[empty[row].argmax()])!r} ({int(rows.sum())} such samples), which holes='refuse' does "
-            "not allow. Fill the cells, leave them out (holes='keep', --holes keep), or take the view as missing there "
-            "(holes='hide', --holes hide)."
+            f"{str(frame.columns[empty[row].argmax()])!r} ({count} such sample{'s' * (count > 1)}), which "
+            "holes='refuse' does not allow. Fill the cells, leave them out (holes='keep', --holes keep), or take the "
+            "view as missing there (holes='hide', --holes hide)."
         )
         raise DataError(msg)
 

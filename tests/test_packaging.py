@@ -21,6 +21,7 @@ EXTRAS = {
     "hdf5": ("h5py",),
     "omics": ("anndata", "mudata"),
     "umap": ("umap",),
+    "survival": ("lifelines",),
     "bench": ("imml",),
     "dask": ("distributed",),
     "docs": ("mkdocs",),

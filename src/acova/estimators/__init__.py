@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acova.clustering.survival import Survival
     from acova.compared.cpspan import CPSPAN
     from acova.compared.dcp import DCP
     from acova.compared.dsimvc import DSIMVC
     from acova.compared.dvimc import DVIMC
     from acova.compared.mvp import MVP
     from acova.compared.pmimc import PMIMC
+    from acova.estimators._comparison import ClusterComparison
     from acova.estimators._deep import DeepClusterer
     from acova.estimators._explanation import Explanation
     from acova.estimators._settings import Training
@@ -35,6 +37,7 @@ __all__ = [
     "PRESETS",
     "RECIPES",
     "AgreementGraph",
+    "ClusterComparison",
     "ClusterNumbers",
     "CoDE",
     "Concat",
@@ -42,6 +45,7 @@ __all__ = [
     "Explanation",
     "KNNImpute",
     "MoE",
+    "Survival",
     "Training",
     "WeightedFusion",
     "fit_many",
@@ -52,8 +56,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClusterComparison": "acova.estimators._comparison",
     "DeepClusterer": "acova.estimators._deep",
     "Explanation": "acova.estimators._explanation",
+    "Survival": "acova.clustering.survival",
     "Training": "acova.estimators._settings",
     "fit_many": "acova.estimators.many",
     **dict.fromkeys(("ClusterNumbers", "select_n_clusters"), "acova.estimators.selection"),

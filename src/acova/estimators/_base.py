@@ -24,7 +24,7 @@ from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
-from acova.estimators._checks import ChecksMixin
+from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._notebook import NotebookMixin
@@ -40,7 +40,7 @@ _IN_MEMORY = IN_MEMORY
 
 
 class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ChecksMixin, TreeMixin, ClusterMixin, BaseEstimator
+    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
 ):
     """Base of estimators that take views in any form `Views.of` knows.
 

@@ -91,7 +91,7 @@ class ChecksMixin:
         check_is_fitted(self, "labels_")
         who = f"{type(self).__name__}.check_against"
         check_number(who, "n_permutations", n_permutations, minimum=1, integer=True)
-        table = _aligned(who, frame, self.index_)
+        table = aligned(who, frame, self.index_)
         streams = Streams(self.seed_).child("check")
         labels = np.asarray(self.labels_)
         rows = {}
@@ -165,7 +165,7 @@ def doubts_about_missingness(
     ]
 
 
-def _aligned(who: str, frame: Any, index: pd.Index) -> pd.DataFrame:
+def aligned(who: str, frame: Any, index: pd.Index) -> pd.DataFrame:
     """Return one row per training sample."""
     if isinstance(frame, pd.Series):
         frame = frame.to_frame()

@@ -15,6 +15,7 @@ from acova.plots.maps import MAPS, map_points
 from acova.plots.missing import MissingDisplay
 from acova.plots.saving import save_figures
 from acova.plots.style import MARKERS, PALETTE
+from acova.plots.survival import SurvivalDisplay
 from acova.plots.tree import ClusterTreeDisplay
 from acova.plots.weights import ViewWeightDisplay
 
@@ -31,6 +32,7 @@ __all__ = [
     "CorrelationDisplay",
     "LatentDisplay",
     "MissingDisplay",
+    "SurvivalDisplay",
     "ViewWeightDisplay",
     "confidence_bands",
     "map_points",

@@ -1,6 +1,6 @@
 """Empty cells: what ACOVA makes of them itself, beside filling them first.
 
-    python benchmarks/cells.py                    # fits what results/cells.jsonl lacks, then prints the table
+    python benchmarks/cells.py                    # fits what benchmarks/results/cells.jsonl lacks, then prints the table
     python benchmarks/cells.py --show
     python benchmarks/cells.py --speed OLD/src    # without empty cells: the time of a fit, beside an older checkout
 
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "cells.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "cells.jsonl")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--speed", type=Path, metavar="OLD/src")
     given = parser.parse_args()

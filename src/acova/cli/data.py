@@ -38,7 +38,8 @@ def inspect(
     source = load_dataset(data).views if known else existing(data)
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     lists = {name: tuple(given) for name, given in words.items() if given}
-    found = inspect_data(source, **lists, **spelled({"match_ids": match_ids, "holes": holes}), layer=layer)
+    ways = spelled({"match_ids": match_ids, "holes": holes})
+    found = inspect_data(source, **lists, match_ids=ways["match_ids"], holes=ways["holes"], layer=layer)
     show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)

@@ -418,7 +418,7 @@ BAD_OPTIONS = [
     ({"likelihood": "normal"}, "likelihood must be 'gaussian', 'bernoulli'"),
     ({"likelihood": ["gaussian"]}, r"one entry per view \(3\); got 1"),
     ({"likelihood": {"image": "gaussian"}}, "must name every view once"),
-    ({"standardize": "minmax"}, "'range', 'cosine', 'counts', 'auto', 'unit', 'unit_view', 'none' or True or False"),
+    ({"standardize": "minmax"}, "'counts', 'range', 'cosine', 'auto', 'unit', 'unit_view', 'none' or True or False"),
     ({"device": "tpu0"}, "device must be 'auto'"),
 ]
 

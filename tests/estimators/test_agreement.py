@@ -231,6 +231,6 @@ def test_a_run_folder_holds_the_trust_and_the_scaled_rows(model, views, tmp_path
 def test_the_report_shows_the_map_and_the_weights(model, tmp_path):
     page = model.report(tmp_path / "page.html", method="PCA").read_text()
     assert "AgreementGraph" in page
-    assert "k-means ended after" in page
+    assert "k-means took" in page
     assert '"confidence"' in page
     assert '"x"' in page

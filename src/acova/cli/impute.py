@@ -64,7 +64,8 @@ def impute(
     if calibrate:
         model.calibrate_imputation(views)
         show(_error_table(model.imputation_report()))
-    results = model.impute(views, return_std=std, quantiles=levels or None)
+    # Of the class: CPSPAN and PMIMC have a setting of this name.
+    results = type(model).impute(model, views, return_std=std, quantiles=levels or None)
     parts = list(results) if isinstance(results, tuple) else [results]
     tables = {"": _frames(parts.pop(0), model)}
     if std:

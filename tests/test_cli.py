@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from acova import ACOVA, Concat, select_n_clusters
 from acova.cli import main
 from acova.cli.arguments import method_names
+from acova.data import make_observed
 from acova.estimators import list_methods, load_method
 from acova.metrics import clustering_accuracy
 from conftest import make_toy
@@ -138,7 +139,7 @@ def test_the_command_gives_what_the_library_gives(acova, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one epoch
 def test_the_number_of_clusters_is_shown_and_taken(acova, tmp_path):
-    views, _ = make_toy(90)
+    views, _ = make_toy(90, missing=0.0)
     np.savez(tmp_path / "toy.npz", **dict(zip(views.names, views.arrays, strict=True)))
     code, out, err = acova("clusters", tmp_path / "toy.npz", "--candidates", "2,3,4", "--seed", 1)
     assert code == 0, err
@@ -146,6 +147,10 @@ def test_the_number_of_clusters_is_shown_and_taken(acova, tmp_path):
     assert found.reason in out
     assert "3 <" in out
     assert f"{found.table.loc[3, 'gain']:.3f}" in out
+    hide = ("--missing", "50%", "--pattern", "Per_View", "--random-state", 1)
+    _, out, _ = acova("clusters", tmp_path / "toy.npz", "--candidates", "2,3,4", *hide)
+    mask = make_observed(len(views), views.n_views, 0.5, "per_view", 1)
+    assert select_n_clusters(views.hide(mask), [2, 3, 4], random_state=1).reason in out
     code, out, err = acova("fit", tmp_path / "toy.npz", "--clusters", "auto", "--out", tmp_path / "run", *SMALL)
     assert code == 0, err
     model = ACOVA.load(tmp_path / "run")

@@ -231,7 +231,7 @@ def test_predict_treats_empty_cells_as_the_fit_did(acova, toy, tmp_path):
     assert acova("predict", tmp_path / "run", data, "--out", tmp_path / "new.csv")[0] == 0
     labels = pd.read_csv(tmp_path / "run" / "labels.csv")["label"]
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "new.csv")["label"], labels)
-    _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv", "--holes", "refuse")
+    _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv", "--holes", "REFUSE")
     assert "(1 such sample), which --holes refuse does not allow" in err
     frames["image"].assign(row=1.0).add_prefix("f").to_csv(data / "image.csv", index_label="id")
     _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv")

@@ -67,8 +67,11 @@ def test_inspections_and_summaries_show_what_matters(fitted):
     text = texts(inspect_data({"<a>": good})._repr_html_())
     assert "is always 1: it carries no information" in text
     assert text.endswith("These data can be used.")
-    bad = inspect_data({"a": good.assign(hole=[np.nan] + [1.0] * 29)})
-    assert "stops a fit" in texts(bad._repr_html_())
+    holed = texts(inspect_data({"a": good.assign(hole=[np.nan] + [1.0] * 29)})._repr_html_())
+    assert "looks like a 3 3 30 100% 1 (1.11%)" in holed
+    assert "stops a fit" not in holed
+    bad = inspect_data({"a": good.assign(none=np.nan)})
+    assert "stops a fit a none is empty everywhere" in texts(bad._repr_html_())
     assert "Summary of 240 samples" in texts(fitted.summary_._repr_html_())
 
 

@@ -127,7 +127,7 @@ def test_the_command_line_streams(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     fitted = pd.read_csv(tmp_path / "run" / "labels.csv")
     assert (pd.read_csv(tmp_path / "new.csv")["label"] == fitted["label"]).all()
-    assert f"Labels of {N} samples" in done.stdout
+    assert f"Labels of {N:,} samples" in done.stdout
     hidden = subprocess.run(
         [*command, *options, "--missing", "0.5", "--force"], capture_output=True, text=True, check=False
     )

@@ -1,7 +1,7 @@
 """``acova inspect`` and ``acova datasets``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,9 +37,9 @@ def inspect(
     known = data in dataset_names() and not Path(data).exists()
     source = load_dataset(data).views if known else existing(data)
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
-    lists = {name: tuple(given) for name, given in words.items() if given}
+    lists: dict[str, Any] = {name: tuple(given) for name, given in words.items() if given}
     ways = spelled({"match_ids": match_ids, "holes": holes})
-    found = inspect_data(source, **lists, match_ids=ways["match_ids"], holes=ways["holes"], layer=layer)
+    found = inspect_data(source, **lists, **ways, layer=layer)
     show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)

@@ -27,6 +27,7 @@ from acova.data.views import Views, joined_views
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_COLUMNS = ("view", "columns", "features", "samples", "observed", "empty cells", "looks like")
 _MOST_PATTERNS = 12
 _SHOWN = 20
 """Findings that a notebook shows."""
@@ -55,15 +56,7 @@ class Inspection:
         return int(self.patterns.sum())
 
     def __rich_console__(self, console: Any, options: Any) -> "Iterator[RenderableType]":
-        sizes = [
-            (
-                *(name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}"),
-                *(f"{row['observed']:.0%}", _cells(row["empty"], row["empty_share"]), row["looks_like"]),
-            )
-            for name, row in self.views.iterrows()
-        ]
-        columns = ("view", "columns", "features", "samples", "observed", "empty cells", "looks like")
-        yield plain_table(columns, sizes, title=count(self.n_samples, "sample"))
+        yield plain_table(_COLUMNS, self._sizes(), title=count(self.n_samples, "sample"))
         names = list(self.patterns.index.names)
         sets: list[tuple[object, ...]] = [
             (*("●" if one else "·" for one in np.atleast_1d(np.array(has))), count)
@@ -75,25 +68,35 @@ class Inspection:
         yield plain_table((*names, "samples"), sets, title="Which views the samples have")
         if self.findings:
             yield self._remarks()
-        for word in sorted(set(self.views["looks_like"]) - {""}):
-            yield plain(f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it.")
-        yield plain("These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}")
+        for advice in self._advice():
+            yield plain(advice)
 
     def _repr_html_(self) -> str:
-        sizes = [
-            (name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}", f"{row['observed']:.0%}")
-            for name, row in self.views.iterrows()
-        ]
         found = [("stops a fit" if one.stops else "", one.view, one.column, one.text) for one in self.findings[:_SHOWN]]
-        note = "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
+        note = " ".join(self._advice())
         if len(self.findings) > _SHOWN:
             note = f"… and {len(self.findings) - _SHOWN} more remarks. {note}"
-        columns = ("view", "columns", "features", "samples", "observed")
+        title, sizes = count(self.n_samples, "sample"), self._sizes()
         if not found:
-            return html_table(count(self.n_samples, "sample"), columns, sizes, note)
-        return html_table(count(self.n_samples, "sample"), columns, sizes) + html_table(
-            "Worth a look", ("", "view", "column", "what"), found, note
-        )
+            return html_table(title, _COLUMNS, sizes, note)
+        worth = html_table("Worth a look", ("", "view", "column", "what"), found, note)
+        return html_table(title, _COLUMNS, sizes) + worth
+
+    def _sizes(self) -> list[tuple[object, ...]]:
+        """Return what is shown of every view."""
+        return [
+            (
+                *(name, f"{row['columns']:.0f}", _count(row["features"]), f"{row['samples']:.0f}"),
+                *(f"{row['observed']:.0%}", _cells(row["empty"], row["empty_share"]), row["looks_like"]),
+            )
+            for name, row in self.views.iterrows()
+        ]
+
+    def _advice(self) -> Iterator[str]:
+        """Return which likelihoods suit the views, and at last whether the data can be used."""
+        for word in sorted(set(self.views["looks_like"]) - {""}):
+            yield f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it."
+        yield "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
 
     def _remarks(self) -> "RenderableType":
         """Return the findings as a table; those of one kind in one view share a row."""

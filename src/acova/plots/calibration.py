@@ -82,7 +82,7 @@ class CalibrationDisplay(Display):
         n_bins : int
         ax : matplotlib axes, optional
         """
-        lack = "tells no probabilities; fit ACOVA or a relative."
+        lack = "has no probabilities; fit ACOVA or a relative."
         check_has("CalibrationDisplay", estimator, "probabilities_", lack)
         if y is not None:
             shares = estimator.probabilities_ if X is None else estimator.predict_proba(X)

@@ -48,9 +48,7 @@ class Lines:
         self._last: tuple[str, int, int, Sequence[Mapping[str, Any]]] | None = None
 
     def report(self, phase: str, epoch: int, of_phase: int, records: Sequence[Mapping[str, Any]]) -> None:
-        """Take note of an epoch; an earlier phase has ended when another one, or the same one again, begins."""
-        if self._last is not None and (self._last[0] != phase or self._last[1] >= epoch):
-            self.end_phase()
+        """Take note of an epoch. Runs may take turns, so a phase ends with its last epoch or with the fit."""
         self._last = phase, epoch, of_phase, records
         if self._often and epoch < of_phase and epoch % max(of_phase // _EVERY, 1) == 0:
             self._write(*self._last)

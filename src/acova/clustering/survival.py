@@ -36,8 +36,7 @@ class Survival:
     curves : DataFrame
         Kaplan-Meier curves, one row per cluster and time at which something happens: ``cluster``, ``time``,
         ``at_risk``, ``events``, ``survival``, and ``lower`` and ``upper``, its pointwise 95 % confidence interval
-        (Greenwood's variance of log(-log)). Every curve starts at time 0; NaN where the interval is not defined, after
-        survival has reached 0.
+        (Greenwood's variance of log(-log)). Every curve starts at time 0.
     n_left_out : int
         Training samples without time or event.
     """

@@ -1,6 +1,6 @@
 """Empty cells: what ACOVA makes of them itself, beside filling them first.
 
-    python benchmarks/cells.py                    # fits what benchmarks/results/cells.jsonl lacks, then prints the table
+    python benchmarks/cells.py                    # fits what is not in results/, then prints the table
     python benchmarks/cells.py --show
     python benchmarks/cells.py --speed OLD/src    # without empty cells: the time of a fit, beside an older checkout
 

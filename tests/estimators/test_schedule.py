@@ -330,7 +330,7 @@ def start_fit(data, state):
 def states(folder):
     """Return which states there are, and their times."""
     found = {}
-    for path in folder.glob("*.safetensors"):
+    for path in folder.glob("[!.]*.safetensors"):  # not files that are being written
         try:
             found[path.name] = path.stat().st_mtime_ns
         except FileNotFoundError:

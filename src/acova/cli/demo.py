@@ -18,7 +18,7 @@ def demo(
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Cluster the embedded digits with views hidden, next to mean-filled k-means."""
+    """Cluster the embedded digits with views hidden, next to k-means of imputed tables."""
     from acova.demo import run_demo
     from acova.training.run_folder import check_free
 

@@ -2,8 +2,9 @@
 
     python benchmarks/confidence.py results/real.jsonl "ACOVA, default"
 
-Prints the mean over data sets of: confidence minus accuracy, and the AUROC, right against wrong labels, of the confidence
-and of the agreement of the runs; the data sets with the least and the largest difference; and how many fits warned.
+Prints the mean over data sets of confidence minus accuracy, and of the AUROC, right against wrong labels, of the
+confidence and of the agreement of the runs; the data sets with the least and the largest difference; and how many fits
+warned.
 """
 
 import argparse

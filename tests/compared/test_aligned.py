@@ -110,7 +110,8 @@ def test_cpspan_prototypes_do_not_depend_on_their_numbers():
 
 
 def test_released_prototypes_of_pmimc_are_of_different_samples_where_views_are_missing():
-    views, observed, _ = batch = data()
+    batch = data()
+    views, observed = batch.views, batch.observed
     losses = {}
     for form in ("centers", "released"):
         network = aligned(PrototypeMatching, prototypes=form, prototype_rate=0.3)

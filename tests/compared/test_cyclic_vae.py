@@ -74,7 +74,7 @@ def slow_misfit(network, view, s, grid, noise):
 
 def slow_loss(network, batch, noise, mutual):
     """The definition, a sample, a source and a target at a time."""
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     n, V = len(observed), network.n_views
     at = noise.shape[1] - V * V
     draws = noise[:, :at].reshape(n, 2, 2, V, network.latent_dim).numpy()
@@ -112,7 +112,7 @@ def test_the_loss_is_its_definition(n_views, mutual):
 def test_with_one_view_nothing_is_exchanged_and_its_common_variable_is_the_result():
     network = network_of()
     batch, noise = data(network, missing=1.0)
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     single = observed.sum(1) == 1
     with torch.no_grad():
         parts = network.loss(batch, noise)

@@ -55,7 +55,7 @@ def test_the_objective_is_its_formula():
         network.prior.scale.normal_()
         network.prior.logits.normal_()
     batch, noise = data()
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     with torch.no_grad():
         parts = network.loss(batch, noise)
         mean, std = network.encode(views, observed)

@@ -88,6 +88,7 @@ class MultiViewClusterer(
     warnings_: list[str]
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
+    _classes: list[Any] | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -108,6 +109,14 @@ class MultiViewClusterer(
     def n_clusters_(self) -> int:
         """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
         return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the first clusters follow, (n_classes,): cluster k is that of ``classes_[k]``."""
+        if self._classes is None:
+            msg = f"{type(self).__name__} has no classes_: it was fitted without labels of some samples in y."
+            raise AttributeError(msg)
+        return np.array(self._classes)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -152,7 +161,7 @@ class MultiViewClusterer(
 
     def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
         """Fit, and return the cluster of each sample."""
-        return self.fit(X, observed=observed).labels_
+        return self.fit(X, y, observed=observed).labels_
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece."""

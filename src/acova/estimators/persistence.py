@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_", "_classes")
 _LATER: dict[str, Any] = {
     "cluster_names_": None,
+    "_classes": None,
     "warnings_": [],
     "empty_cells_": {},
     "cluster_numbers_": None,
@@ -48,6 +49,7 @@ _TYPES: dict[str, Any] = {
     "provenance_": dict[str, Any],
     "empty_cells_": dict[str, int],
     "cluster_names_": list[str] | None,
+    "_classes": list[int | str] | None,
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,

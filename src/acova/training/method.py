@@ -5,11 +5,13 @@ what happens with it, and the schedule decides which runs train when and where.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from acova.base import DataError
@@ -92,6 +94,8 @@ class Method:
         take completed views for observed ones.
     likelihoods : tuple of str
         The likelihoods that views may have.
+    follows_labels : bool
+        Whether clusters follow labels that are known of some samples.
     """
 
     epochs: tuple[str, ...] = ("pretrain_epochs", "epochs")
@@ -101,6 +105,7 @@ class Method:
     complete_only: bool = False
     marks_empty_cells: bool = False
     likelihoods: tuple[str, ...] = LIKELIHOODS
+    follows_labels: bool = False
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings suited to the data, or raise where the method cannot learn from them.
@@ -178,6 +183,12 @@ def shared_data(whole: Batch, processes: Processes) -> FitData:
     """Return this process's share of all samples as the data of a fit."""
     own = whole.rows(processes.share(len(whole.observed)))
     return FitData(own.observed.device, list(own.views), own.observed, list(own.targets))
+
+
+def with_labels(data: FitData, clusters: NDArray[np.int64], processes: Processes) -> FitData:
+    """Return training data with the clusters (N,) that are known of some samples, -1 of the others."""
+    own = torch.from_numpy(clusters[processes.share(len(clusters))]).to(data.device)
+    return replace(data, labels=[own])
 
 
 def refusal_of_disk(who: str, why: str, views: StoredViews) -> DataError:

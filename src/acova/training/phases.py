@@ -48,6 +48,7 @@ class Variational(Method):
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
     marks_empty_cells = True
     likelihoods = tuple(LIKELIHOODS)
+    follows_labels = True
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""

@@ -20,6 +20,7 @@ from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._labels import KnownLabels, doubts_about_labels, known_labels, refuse_labels
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
+from acova.estimators._outliers import NetworkOutliersMixin
 from acova.estimators._resolution import (
     checked_settings,
     identity_of,
@@ -81,7 +82,7 @@ class Prepared:
         return self.jobs[0].settings
 
 
-class DeepClusterer(LatentMixin, MultiViewClusterer):
+class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
     """A clusterer that trains a network: fit, use, save and load. A subclass names its settings and its method.
 
     Attributes
@@ -345,6 +346,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         for network in ensemble.networks:
             network.requires_grad_(False)
         self._ensemble, self.network_, self._reference = ensemble, ensemble.network, None
+        self._usual = None
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim

@@ -25,7 +25,7 @@ from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import doubts_about_missingness
 from acova.estimators._labels import doubts_about_labels, known_labels
 from acova.estimators._latent import LatentMixin, table_of_assignments
-from acova.estimators._outliers import OddnessMixin
+from acova.estimators._outliers import GraphOutliersMixin
 from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, each_view, either
@@ -64,7 +64,7 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
+class AgreementGraph(GraphOutliersMixin, LatentMixin, MultiViewClusterer):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as

@@ -260,7 +260,7 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
-    tensors |= model._packed_reference()
+    tensors |= model._packed_reference() | model._packed_usual()
     return tensors, {"reference": ensemble.reference}
 
 
@@ -300,6 +300,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
     model._unpack_reference(tensors)
+    model._unpack_usual(tensors)
 
 
 def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:

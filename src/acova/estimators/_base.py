@@ -231,6 +231,8 @@ class MultiViewClusterer(
         covariates: Any = None,
         compare: Any = None,
         compare_name: str = "the other run",
+        time: str | None = None,
+        event: str | None = None,
         overwrite: bool = False,
     ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
@@ -247,11 +249,15 @@ class MultiViewClusterer(
         observed : array of bool, shape (n_samples, V), optional
             As in `fit`, with `views`.
         covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
-            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+            Other columns to colour the map by and to compare the clusters by. The rows of a DataFrame are found by the
+            names of the samples.
         compare : fitted estimator, optional
             Another result of the same samples: the report compares clusters, samples and settings.
         compare_name : str
             What the report calls the other result.
+        time, event : str, optional
+            The covariates that say how long each sample was observed, and whether the event came, as for `compare`: the
+            report then compares survival by cluster.
         overwrite : bool
 
         Examples
@@ -262,7 +268,7 @@ class MultiViewClusterer(
 
         return write_report(
             self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
-            compare_name=compare_name, overwrite=overwrite,
+            compare_name=compare_name, time=time, event=event, overwrite=overwrite,
         )  # fmt: skip
 
     @classmethod

@@ -28,6 +28,7 @@ from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._notebook import NotebookMixin
+from acova.estimators._refit import RefitMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
@@ -40,7 +41,14 @@ _IN_MEMORY = IN_MEMORY
 
 
 class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    RefitMixin,
+    ComparisonMixin,
+    TreeMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     """Base of estimators that take views in any form `Views.of` knows.
 

@@ -106,6 +106,8 @@ def test_every_example_is_in_the_gallery():
 @pytest.mark.parametrize("name", gallery().NAMES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
 def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, capsys):
+    if name == "survival_by_cluster":
+        pytest.importorskip("lifelines", reason="survival needs the extra 'survival'")
     plt = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ACOVA_QUICK", "1")

@@ -20,6 +20,7 @@ NAMES = (
     "sensors_with_outages",
     "choosing_n_clusters",
     "predicting_with_fewer_views",
+    "survival_by_cluster",
 )
 
 

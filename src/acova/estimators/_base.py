@@ -24,24 +24,17 @@ from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
-from acova.estimators._comparison import ComparisonMixin
-from acova.estimators._explanation import ExplanationMixin
-from acova.estimators._imputation import ImputationMixin
-from acova.estimators._notebook import NotebookMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
-from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.completions import with_completions
 from acova.training.extremes import learn_scaling
-from acova.training.method import refusal_of_disk
+from acova.training.requirements import refusal_of_disk
 
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
-):
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -86,6 +79,7 @@ class MultiViewClusterer(
     provenance_: dict[str, Any]
     settings_: dict[str, Any]
     warnings_: list[str]
+    cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
 

@@ -18,6 +18,7 @@ from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._growth import GrowthMixin
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
 from acova.estimators._resolution import (
     checked_settings,
@@ -79,7 +80,7 @@ class Prepared:
         return self.jobs[0].settings
 
 
-class DeepClusterer(LatentMixin, MultiViewClusterer):
+class DeepClusterer(GrowthMixin, LatentMixin, MultiViewClusterer):
     """A clusterer that trains a network: fit, use, save and load. A subclass names its settings and its method.
 
     Attributes

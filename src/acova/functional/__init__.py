@@ -11,6 +11,7 @@ from acova.functional.correlation import (
     correlation_matrix,
     correlation_parameter,
     distance_to_identity,
+    remaining_correlation,
 )
 from acova.functional.fusion import (
     Fused,
@@ -81,6 +82,7 @@ __all__ = [
     "product_of_experts",
     "reconstruction",
     "reconstruction_of_cells",
+    "remaining_correlation",
     "reparameterise",
     "same_view_lenders",
     "side_by_side",

@@ -6,6 +6,7 @@ definite for every value of the parameter: there is nothing to repair after an o
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -84,6 +85,39 @@ def distance_to_identity(correlation: Tensor) -> Tensor:
     Tensor of shape (...)
     """
     return correlation.tril(-1).square().sum((-2, -1)).mul(2.0).sqrt()
+
+
+def remaining_correlation(correlation: Tensor, kept: Sequence[int], missing: str) -> tuple[Tensor, Tensor]:
+    """Return R of some of the views, and the factors of their errors' standard deviations, for good without the others.
+
+    The fusion of samples that lack the other views is then what it was. In the ``"marginal"`` form the matrix is a
+    block of R, and the factors are 1. In the ``"precision"`` form the block of R⁻¹ stays, so the errors have the
+    covariance that is its inverse: that of the errors *given* those of the views that are gone. Its diagonal is at most
+    1, and its roots are the factors.
+
+    Parameters
+    ----------
+    correlation : Tensor of shape (..., V, V)
+    kept : sequence of W int
+    missing : {"precision", "marginal"}
+        As for `fuse`.
+
+    Returns
+    -------
+    matrix : Tensor of shape (..., W, W)
+    factors : Tensor of shape (..., W)
+    """
+
+    def block(matrix: Tensor) -> Tensor:
+        return matrix[..., list(kept), :][..., list(kept)]
+
+    if missing == "marginal":
+        matrix = block(correlation)
+        return matrix, torch.ones_like(matrix.diagonal(dim1=-2, dim2=-1))
+    covariance = torch.linalg.inv(block(torch.linalg.inv(correlation)))
+    factors = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    matrix = covariance / (factors.unsqueeze(-1) * factors.unsqueeze(-2))
+    return (matrix + matrix.mT) / 2, factors
 
 
 def _n_views(entries: int) -> int:

@@ -87,6 +87,8 @@ class MultiViewVAE(ClusteringNetwork):
     alpha: Tensor
     elbo_weight: Tensor
     reconstruction_weights: Tensor
+    error_scale: Tensor | None
+    """(V, D) factors of the encoders' standard deviations, where views were removed from a trained network."""
 
     def __init__(
         self,
@@ -134,6 +136,7 @@ class MultiViewVAE(ClusteringNetwork):
         ends = [density.widths * size for density, size in zip(self.view_likelihoods, sizes, strict=True)]
         self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), ends], len(sizes), generator=generator)
         self.prior = self._new_prior(n_clusters, latent_dim)
+        self.register_buffer("error_scale", None)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
         if learn_correlation:
@@ -182,7 +185,8 @@ class MultiViewVAE(ClusteringNetwork):
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
-        return mean, self.min_std + softplus(scale)
+        std = self.min_std + softplus(scale)
+        return mean, std if self.error_scale is None else std * self.error_scale
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return what the encoders say, (N, V, 2D)."""

@@ -1,11 +1,19 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acova.functional import constant_correlation, correlation_matrix, correlation_parameter, distance_to_identity
+from acova.functional import (
+    constant_correlation,
+    correlation_matrix,
+    correlation_parameter,
+    distance_to_identity,
+    fuse,
+    remaining_correlation,
+)
 
 
 def parameters(n_views: int, *, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
@@ -111,3 +119,26 @@ def test_distance_to_identity_is_the_frobenius_norm_and_bounded():
 def test_a_parameter_of_impossible_length_is_refused():
     with pytest.raises(ValueError, match=r"V\(V\+1\)/2 entries .* got 4"):
         correlation_matrix(torch.zeros(4))
+
+
+@pytest.mark.parametrize("missing", ["marginal", "precision"])
+def test_what_remains_of_a_correlation_fuses_as_before(missing):
+    generator = torch.Generator().manual_seed(0)
+    matrix = correlation_matrix(torch.randn(10, generator=generator, dtype=torch.float64))
+    mean, spread = torch.randn(2, 30, 4, 3, generator=generator, dtype=torch.float64).unbind()
+    std, observed = spread.abs() + 0.2, torch.rand(30, 4, generator=generator) < 0.7
+    kept = [0, 1, 3]
+    observed[:, 2] = False
+    observed[:, 0] |= ~observed.any(1)
+    remaining, factors = remaining_correlation(matrix, kept, missing)
+    torch.testing.assert_close(remaining.diagonal(), torch.ones(3, dtype=torch.float64))
+    found = fuse(mean[:, kept], std[:, kept] * factors[:, None], observed[:, kept], remaining, missing)
+    for ours, theirs in zip(found[:2], fuse(mean, std, observed, matrix, missing)[:2], strict=True):
+        torch.testing.assert_close(ours, theirs)
+    full = matrix.numpy()
+    if missing == "marginal":
+        np.testing.assert_array_equal(remaining.numpy(), full[np.ix_(kept, kept)])
+    else:  # the covariance of the errors given that of the view that is gone
+        given = full[np.ix_(kept, kept)] - np.outer(full[kept, 2], full[2, kept])
+        np.testing.assert_allclose(factors.numpy(), np.sqrt(np.diag(given)))
+        np.testing.assert_allclose(remaining * factors[:, None] * factors, given)

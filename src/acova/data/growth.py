@@ -78,13 +78,14 @@ def _with_array(
 
 def last_view(views: Views) -> Views:
     """Return the last view alone, of the samples that have it."""
-    name, rows = views.names[-1], views.observed[:, -1]
-    if not rows.any():
+    name = views.names[-1]
+    rows = np.flatnonzero(views.observed[:, -1])
+    if not rows.size:
         msg = f"View {name!r} is observed for no sample, so nothing can be learned of it; give at least one row of it."
         raise DataError(msg)
     return Views(
         [views.arrays[-1][rows]],
-        np.ones((int(rows.sum()), 1), dtype=bool),
+        np.ones((len(rows), 1), dtype=bool),
         [name],
         views.index[rows],
         [views.columns[-1]],
@@ -152,10 +153,11 @@ def scaling_without(scaling: Scaling, v: int) -> Scaling:
     if joint is not None:
         kept = np.r_[0 : ends[v], ends[v + 1] : ends[-1]]
         model = joint.model
-        parts = [np.asarray(part)[kept] for part in (model.mean, model.low, model.high, model.loadings)]
-        joint = JointCompletion(Completion(*parts, model.noise), np.delete(joint.weights, v))
+        mean, low, high, loadings = (part[kept] for part in (model.mean, model.low, model.high, model.loadings))
+        joint = JointCompletion(Completion(mean, low, high, loadings, model.noise), np.delete(joint.weights, v))
     per_view = ("centers", "scales", "unit_rows", "limits", "completions", "marks", "totals", "effects", "lengths")
-    return replace(scaling, **{name: dropped(getattr(scaling, name), v) for name in per_view}, joint=joint)
+    fewer: dict[str, Any] = {name: dropped(getattr(scaling, name), v) for name in per_view}
+    return replace(scaling, **fewer, joint=joint)
 
 
 def summary_without(summary: Summary, v: int) -> Summary:

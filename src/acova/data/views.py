@@ -214,11 +214,14 @@ class Views:
         if not kept:
             msg = f"Without {', '.join(map(repr, names))} there is no view left."
             raise DataError(msg)
-        parts = ([part[v] for v in kept] for part in (self.arrays, self.names, self.columns, self.categories))
-        arrays, left, columns, categories = parts
-        rows = self.observed[:, kept].any(axis=1)
+        rows: NDArray[np.bool_] = np.asarray(self.observed[:, kept].any(axis=1))
         fewer = type(self)(
-            [array[rows] for array in arrays], self.observed[rows][:, kept], left, self.index[rows], columns, categories
+            [self.arrays[v][rows] for v in kept],
+            self.observed[rows][:, kept],
+            [self.names[v] for v in kept],
+            self.index[rows],
+            [self.columns[v] for v in kept],
+            [self.categories[v] for v in kept],
         )
         fewer.covariates = None if self.covariates is None else self.covariates.loc[rows]
         fewer.announced = self.announced

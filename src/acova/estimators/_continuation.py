@@ -41,7 +41,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def usual_epochs(model: "DeepClusterer") -> int:
     """Return for how many epochs a trained model goes on."""
-    return max(round(SHARE_OF_EPOCHS * model.settings_["epochs"]), 1)
+    return max(round(SHARE_OF_EPOCHS * int(model.settings_["epochs"])), 1)
 
 
 def grow(

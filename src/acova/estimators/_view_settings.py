@@ -22,7 +22,7 @@ def settings_with_view(settings: Mapping[str, Any], name: str, likelihood: str, 
     if isinstance(weights, Mapping):
         found["view_weights"] = {**weights, name: max(weights.values())}
     elif _is_sequence(weights):
-        found["view_weights"] = (*weights, max(weights))  # type: ignore[misc,arg-type,type-var]
+        found["view_weights"] = (*weights, max(weights))  # type: ignore[misc,arg-type]
     for key in _MATRICES:
         if _is_matrix(settings.get(key)):
             found[key] = _bordered(np.asarray(settings[key], dtype=np.float64))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -79,30 +79,30 @@ class Growth(Method):
             handle.remove()
 
 
-def going_on(job: Job, network: MultiViewVAE, correlation: bool, alone: int, together: int) -> Job:
+def going_on(job: Job, network: Any, correlation: bool, alone: int, together: int) -> Job:
     """Return a job whose training starts from a trained network, see `Growth`."""
     return replace(job, method=Growth(job.method, network, correlation, alone, together))
 
 
-def with_last_view(job: Job, trained: MultiViewVAE) -> MultiViewVAE:
+def with_last_view(job: Job, trained: Any) -> MultiViewVAE:
     """Return a trained network with the last view of the job as well, whose own parts are fresh.
 
     Reconstructions of the other views weigh what they weighed; that of the new view as it would in a fit.
     """
-    network = job.network()
+    network = cast("MultiViewVAE", job.network())
     count = len(trained.view_sizes)
     weights, known = network.reconstruction_weights, trained.reconstruction_weights
     scale = known.sum() / weights[:count].sum()
     network.reconstruction_weights = torch.cat([known, weights[count:] * scale])
-    return take_over(network, trained, [*range(count), None])  # type: ignore[arg-type]
+    return take_over(network, trained, [*range(count), None])
 
 
-def without_view(job: Job, trained: MultiViewVAE, v: int) -> MultiViewVAE:
+def without_view(job: Job, trained: Any, v: int) -> MultiViewVAE:
     """Return a trained network without one of its views."""
-    network = job.network()
+    network = cast("MultiViewVAE", job.network())
     kept = [place for place in range(len(trained.view_sizes)) if place != v]
     network.reconstruction_weights = trained.reconstruction_weights[kept]
-    return take_over(network, trained, kept)  # type: ignore[arg-type]
+    return take_over(network, trained, kept)
 
 
 @contextmanager
@@ -119,7 +119,8 @@ def spreads_kept(networks: Sequence[Any], views: Sequence[int]) -> Iterator[None
 def _keep(parameter: Tensor, mask: Tensor) -> Any:
     """Let nothing but the masked part of a parameter have a gradient; Adam then leaves the rest as it is."""
     parameter.requires_grad_(True)
-    return parameter.register_hook(lambda gradient: torch.where(mask, gradient, 0.0))
+    hook: Any = parameter.register_hook(lambda gradient: torch.where(mask, gradient, 0.0))  # type: ignore[no-untyped-call]
+    return hook
 
 
 def _samples_with_last_view(group: Group) -> RunData:
@@ -139,7 +140,7 @@ def _last_view_alone(network: MultiViewVAE, batch: Batch, noise: Tensor) -> dict
 
 def _rates(group: Group) -> dict[str, Sequence[float]]:
     names = {"network": "learning_rate", "prior": "prior_learning_rate", "weight": "weight_learning_rate"}
-    found = {name: group.rates(setting) for name, setting in names.items()}
+    found: dict[str, Sequence[float]] = {name: group.rates(setting) for name, setting in names.items()}
     if "correlation_parameter" in group.runs.parameters:
         found["correlation"] = group.rates("correlation_learning_rate")
     return found

@@ -32,6 +32,8 @@ def data(sizes, seed=0):
 SETTINGS = [
     {"missing": "precision"},
     {"missing": "marginal"},
+    {"missing": "precision", "n_factors": 2},
+    {"missing": "marginal", "n_factors": 2},
     {"fusion": "weighted", "learn_correlation": False},
     {"fusion": "mixture", "learn_correlation": False},
     {"fusion": "product", "learn_correlation": False},
@@ -92,8 +94,9 @@ def test_without_a_view_that_is_gone_samples_are_placed_as_before(settings, gone
 
 @pytest.mark.parametrize("sizes", [SIZES, (8, 8, 8)])
 @pytest.mark.parametrize("correlation", [True, False])
-def test_the_parts_of_the_last_view_are_all_that_it_needs_and_nothing_of_the_others(sizes, correlation):
-    grown = network(sizes)
+@pytest.mark.parametrize("n_factors", [0, 2])
+def test_the_parts_of_the_last_view_are_all_that_it_needs_and_nothing_of_the_others(sizes, correlation, n_factors):
+    grown = network(sizes, n_factors=n_factors)
     parts = parts_of_last_view(grown, correlation=correlation)
     views, observed = data(sizes)
     before = [part.clone() for part in grown.encode(views, observed)]

@@ -57,8 +57,8 @@ class Census:
         for v, (name, rows, empty) in enumerate(zip(views.names, self.rows, self.empty, strict=True)):
             if not rows:
                 msg = (
-                    f"{who}: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out, or "
-                    f"announce it for later: Views.of(X).announce({name!r})."
+                    f"{who}: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out, "
+                    f"or announce it for later: Views.of(X).announce({name!r})."
                 )
                 raise DataError(msg)
             gone = np.flatnonzero(empty == rows)

@@ -65,12 +65,12 @@ def _with_array(
     observed[: len(views), :-1] = views.observed
     observed[:, -1] = ~np.isnan(new).all(axis=1)
     arrays = [*(along(index, views.index, array) for array in views.arrays), new]
-    some = observed.any(axis=1)
+    some = np.flatnonzero(observed.any(axis=1))
     return Views(
         [array[some] for array in arrays],
         observed[some],
         [*views.names, name],
-        index[some],
+        index.take(some),
         [*views.columns, columns],
         [*views.categories, categories],
     )
@@ -87,7 +87,7 @@ def last_view(views: Views) -> Views:
         [views.arrays[-1][rows]],
         np.ones((len(rows), 1), dtype=bool),
         [name],
-        views.index[rows],
+        views.index.take(rows),
         [views.columns[-1]],
         [views.categories[-1]],
     )

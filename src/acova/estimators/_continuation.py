@@ -25,7 +25,7 @@ from acova.training.completions import with_completions
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about
 from acova.training.extremes import learn_scaling, overflow_allowed
-from acova.training.growth import SHARE_OF_EPOCHS, going_on, spreads_kept, with_last_view, without_view
+from acova.training.growth import SHARE_ALONE, SHARE_TOGETHER, going_on, spreads_kept, with_last_view, without_view
 from acova.training.inference import Inferred, device_of, infer, trained_objective
 from acova.training.job import FitData, Job, Settings
 from acova.training.progress import progress_bar
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def usual_epochs(model: "DeepClusterer") -> int:
-    """Return for how many epochs a trained model goes on."""
-    return max(round(SHARE_OF_EPOCHS * int(model.settings_["epochs"])), 1)
+def usual_epochs(model: "DeepClusterer") -> tuple[int, int]:
+    """Return for how many epochs a new view is trained alone, and all parts together."""
+    epochs = int(model.settings_["epochs"])
+    return max(round(SHARE_ALONE * epochs), 1), max(round(SHARE_TOGETHER * epochs), 1)
 
 
 def grow(

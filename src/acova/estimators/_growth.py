@@ -64,7 +64,8 @@ class GrowthMixin:
         freeze : bool
             False trains all parts together afterwards, see `update`, with which any sample may change its cluster.
         epochs : int, optional
-            Of each of these trainings; by default a quarter of the epochs of the fit.
+            Of the view's own training, and of that of all parts; by default half of the epochs of the fit, and a
+            quarter.
 
         Returns
         -------
@@ -81,9 +82,9 @@ class GrowthMixin:
         """
         model, who = self._growing("add_view"), f"{type(self).__name__}.add_view"
         old = self._views_to_grow(views, observed, "add_view")
-        epochs = _checked_epochs(who, epochs, usual_epochs(model), least=1)
+        alone, together = (_checked_epochs(who, epochs, usual, least=1) for usual in usual_epochs(model))
         joined = with_view(old, str(name), X_new)
-        grow(model, joined, likelihood, standardize, alone=epochs, together=0 if freeze else epochs)
+        grow(model, joined, likelihood, standardize, alone=alone, together=0 if freeze else together)
         return self
 
     @computation()
@@ -109,13 +110,13 @@ class GrowthMixin:
         self
         """
         model, who = self._growing("update"), f"{type(self).__name__}.update"
-        epochs = _checked_epochs(who, epochs, usual_epochs(model), least=0)
+        epochs = _checked_epochs(who, epochs, usual_epochs(model)[1], least=0)
         given = model._views_of(X, observed, reset=False)
         if isinstance(given, Views):
             rest, arrived = split_announced(given, self.announced_)
-            for name in arrived:
+            for name in arrived:  # whose own training the number of epochs says nothing of
                 joined = with_view_of(self._views_to_grow(rest, None, "update"), given, name)
-                grow(model, joined, "auto", "auto", alone=max(epochs, 1), together=0)
+                grow(model, joined, "auto", "auto", alone=usual_epochs(model)[0], together=0)
                 rest = with_view_of(rest, given, name)
             given = rest
         go_on(model, self._views_to_grow(given, None, "update"), epochs)

@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from acova.functional import remaining_correlation
+from acova.functional import Batch, remaining_correlation, remaining_loadings
 from acova.networks.multiview_vae import MultiViewVAE
 from acova.networks.perceptrons import Perceptrons
 
@@ -69,9 +69,23 @@ def parts_of_last_view(network: MultiViewVAE, *, correlation: bool) -> dict[str,
         elif name == "fusion_logits":
             found[name] = of_view
         elif name == "correlation_parameter" and correlation:
-            count = parameter.shape[-1]
-            found[name] = torch.arange(count, device=of_view.device) >= count - (last + 1)
+            places = torch.arange(parameter.shape[-1], device=of_view.device)
+            found[name] = of_view[:, None] if network.n_factors else places >= len(places) - (last + 1)
     return found
+
+
+def last_view_loss(network: MultiViewVAE, batch: Batch, noise: Tensor, *, fill_weight: float) -> dict[str, Tensor]:
+    """Return what teaches the last view where the others put a sample, per sample that has it.
+
+    It is the objective, and again the objective of a sample that has nothing but the last view, from which all that it
+    has is decoded. Beside the others the view would hardly learn what to say without them.
+    """
+    found = network.loss(batch, noise, fill_weight=fill_weight)
+    only = torch.zeros_like(batch.observed)
+    only[..., -1] = batch.observed[..., -1]
+    shares = network._shares(batch.observed, fill_weight)
+    alone, _ = network._objective(batch._replace(observed=only), noise, shares)
+    return {**found, "total": found["total"] + alone.total(network.alpha, network.elbo_weight)}
 
 
 def _copy_perceptrons(mine: Perceptrons, theirs: Perceptrons, places: Sequence[int | None]) -> None:
@@ -94,7 +108,10 @@ def _take_over_correlation(network: MultiViewVAE, trained: MultiViewVAE, known: 
     scale = trained.error_scale
     if len(known) < before and network.correlates and network.fusion == "correlated":
         matrix, factor = remaining_correlation(trained.correlation(), list(known), network.missing)
-        if network.learns_correlation:
+        if network.n_factors:
+            loadings = remaining_loadings(trained.correlation_parameter.double(), list(known), network.missing)
+            network.correlation_parameter.copy_(loadings)
+        elif network.learns_correlation:
             network.set_correlation(matrix)
         else:
             network.correlation_value.copy_(matrix)
@@ -102,8 +119,9 @@ def _take_over_correlation(network: MultiViewVAE, trained: MultiViewVAE, known: 
         scale = factors if scale is None else scale[list(known)] * factors
         scale = None if bool((scale == 1).all()) else scale
     elif network.learns_correlation:
-        kept = trained.correlation_parameter
-        network.correlation_parameter.zero_()[..., : kept.shape[-1]] = kept
+        kept, whole = trained.correlation_parameter, network.correlation_parameter.zero_()
+        place = (..., slice(kept.shape[-2]), slice(None)) if network.n_factors else (..., slice(kept.shape[-1]))
+        whole[place] = kept
     if scale is not None:
         more = scale.new_ones(after - len(scale), scale.shape[1])
         network.error_scale = torch.cat([scale, more])

@@ -12,12 +12,12 @@ from torch import Tensor
 from acova.engine import ParameterGroup, Phase, RunData
 from acova.functional import Batch
 from acova.networks import MultiViewVAE
-from acova.networks.growth import parts_of_last_view, take_over
+from acova.networks.growth import last_view_loss, parts_of_last_view, take_over
 from acova.training.job import Job, Settings
 from acova.training.method import Group, Method
 
-SHARE_OF_EPOCHS = 0.25
-"""Epochs that a trained network goes on for, as a share of those of the fit."""
+SHARE_ALONE, SHARE_TOGETHER = 0.5, 0.25
+"""Epochs of a new view's own parts, and of all parts of a trained network, as shares of those of the fit."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class Growth(Method):
         common: dict[str, Any] = {"epochs": self.alone, "batch_size": group.settings.batch_size, "data": rows}
         groups = [ParameterGroup(own, group.rates("pretrain_learning_rate"))]
         yield Phase("view_pretrain", loss=_last_view_alone, groups=groups, **common)
-        yield replace(_joint(group, "view_train", self.alone, names), data=rows)
+        loss = partial(last_view_loss, fill_weight=group.settings.neighbor_weight**2)
+        yield replace(_joint(group, "view_train", self.alone, names), loss=loss, data=rows)
         for handle in handles:
             handle.remove()
 

@@ -26,24 +26,17 @@ from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
 from acova.data.views import Announced
-from acova.estimators._comparison import ComparisonMixin
-from acova.estimators._explanation import ExplanationMixin
-from acova.estimators._imputation import ImputationMixin
-from acova.estimators._notebook import NotebookMixin
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
-from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.completions import with_completions
 from acova.training.extremes import learn_scaling
-from acova.training.method import refusal_of_disk
+from acova.training.requirements import refusal_of_disk
 
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
-):
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -91,6 +84,7 @@ class MultiViewClusterer(
     settings_: dict[str, Any]
     warnings_: list[str]
     announced_: dict[str, Announced]
+    cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
 

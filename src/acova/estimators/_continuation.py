@@ -179,7 +179,7 @@ def _learned_alone(
     """Return the likelihood of a view, how it is scaled, and the scaling, learned from the view alone."""
     settings = settings.replaced(likelihood=likelihood, standardize=standardize)
     with overflow_allowed():
-        likelihoods, features = check_likelihoods(settings, view, model.method.likelihoods)
+        likelihoods, features = check_likelihoods(settings, view, model.method.requirements.likelihoods)
     kinds = scaling_kinds(settings.who, standardize, view, likelihoods, features)
     scaling = learn_scaling(view, kinds)
     if view.empty[0] is not None:

@@ -28,6 +28,7 @@ from acova.training.inference import batch_of
 from acova.training.job import FitData, Job, Settings
 from acova.training.method import Group, Method, Objective, shared_data
 from acova.training.neighbours import neighbour_means, neighbour_products
+from acova.training.requirements import Requirements
 from acova.training.sizes import BY_SIZE, auto_neighbor_weight, auto_runs, auto_widths
 from acova.training.starts import place_by_graph, start_correlations, start_priors
 from acova.training.view_weights import shared_graph, smoothed_views, trusted_views
@@ -51,8 +52,7 @@ class Variational(Method):
     fusion: str = "correlated"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
-    marks_empty_cells = True
-    likelihoods = tuple(LIKELIHOODS)
+    requirements = Requirements(marks_empty_cells=True, likelihoods=tuple(LIKELIHOODS))
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""

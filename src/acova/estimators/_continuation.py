@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,15 +62,11 @@ def grow(
     joined = joined.take(order)
     before = _known_before(model, joined) if not together else None
     jobs = _jobs(model, settings, joined, scaling, likelihoods, "add_view")
-    network_pairs = zip(jobs, model._ensemble.networks, strict=True)
     correlation = settings.get("missing", "marginal") == "marginal"
-    ensemble = _trained(
-        model,
-        [going_on(job, with_last_view(job, old), correlation, alone, together) for job, old in network_pairs],
-        joined,
-        scaling,
-        last_alone=not together,
-    )
+    train = partial(going_on, correlation=correlation, alone=alone, together=together, places_clusters=bool(together))
+    old = model._ensemble.networks
+    jobs = [train(job, with_last_view(job, network)) for job, network in zip(jobs, old, strict=True)]
+    ensemble = _trained(model, jobs, joined, scaling, last_alone=not together)
     _take_view(model, joined, likelihoods, scaling)
     _take_trust(model, jobs[0].data)
     model.settings_ = _of_sizes(model, told)
@@ -86,8 +83,9 @@ def update(model: "DeepClusterer", views: Views, epochs: int) -> None:
         if model.view_trust_ is not None:
             settings = settings.replaced(view_weights=model.view_trust_.tolist())
         jobs = _jobs(model, settings, views, model._scaling, model._likelihoods, "update")
-        networks = [deepcopy(network) for network in model._ensemble.networks]
-        jobs = [going_on(job, network, True, 0, epochs) for job, network in zip(jobs, networks, strict=True)]
+        train = partial(going_on, correlation=True, alone=0, together=epochs, places_clusters=False)
+        networks = model._ensemble.networks
+        jobs = [train(job, deepcopy(network)) for job, network in zip(jobs, networks, strict=True)]
         model._adopt(_trained(model, jobs, views, model._scaling, last_alone=False))
     describe(model, views, order, None)
 

@@ -62,7 +62,8 @@ class GrowthMixin:
         likelihood, standardize : str
             Of the new view, as in `fit`.
         freeze : bool
-            False trains all parts together afterwards, see `update`, with which any sample may change its cluster.
+            False trains all parts together afterwards, and places the clusters anew where a fit would do so. Any sample
+            may then change its cluster, but clusters keep their numbers.
         epochs : int, optional
             Of the view's own training, and of that of all parts; by default half of the epochs of the fit, and a
             quarter.

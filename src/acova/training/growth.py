@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from acova.engine import ParameterGroup, Phase, RunData
@@ -34,6 +35,8 @@ class Growth(Method):
         Whether the last view's correlations are trained with its other parts.
     alone, together : int
         Epochs of the last view's parts, while all others keep their numbers, and of all parts.
+    places_clusters : bool
+        Whether the clusters are placed anew at the end, where the method does so after a fit; they keep their numbers.
     """
 
     base: Method
@@ -41,6 +44,7 @@ class Growth(Method):
     correlation: bool
     alone: int
     together: int
+    places_clusters: bool
 
     def build(self, job: Job) -> MultiViewVAE:
         """Return the trained network."""
@@ -62,7 +66,14 @@ class Growth(Method):
             yield _joint(group, "update", self.together, list(group.runs.parameters))
 
     def finish(self, group: Group) -> None:
-        """Leave the clusters where they are."""
+        """Leave the clusters where they are, or place them anew under the numbers that they have."""
+        if not self.places_clusters:
+            return
+        before = [_shares(group, run) for run in range(len(group.jobs))]
+        self.base.finish(group)
+        for run, (network, old) in enumerate(zip(group.networks, before, strict=True)):
+            overlap = old.mT @ _shares(group, run)
+            network.renumber(torch.from_numpy(linear_sum_assignment(-overlap.cpu().numpy())[1]).to(overlap.device))
 
     def _of_last_view(self, group: Group) -> Iterable[Phase]:
         parts = parts_of_last_view(group.networks[0], correlation=self.correlation)
@@ -80,9 +91,9 @@ class Growth(Method):
             handle.remove()
 
 
-def going_on(job: Job, network: Any, correlation: bool, alone: int, together: int) -> Job:
+def going_on(job: Job, network: Any, **how: Any) -> Job:
     """Return a job whose training starts from a trained network, see `Growth`."""
-    return replace(job, method=Growth(job.method, network, correlation, alone, together))
+    return replace(job, method=Growth(job.method, network, **how))
 
 
 def with_last_view(job: Job, trained: Any) -> MultiViewVAE:
@@ -122,6 +133,12 @@ def _keep(parameter: Tensor, mask: Tensor) -> Any:
     parameter.requires_grad_(True)
     hook: Any = parameter.register_hook(lambda gradient: torch.where(mask, gradient, 0.0))  # type: ignore[no-untyped-call]
     return hook
+
+
+@torch.no_grad()
+def _shares(group: Group, run: int) -> Tensor:
+    """Return the cluster probabilities (N, K) of a run's samples."""
+    return group.networks[run].assign(group.latent(run)).double()  # type: ignore[no-any-return]
 
 
 def _samples_with_last_view(group: Group) -> RunData:

@@ -22,8 +22,10 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
+from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.data.views import Announced
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
@@ -51,6 +53,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         DataFrames (samples in order of first appearance), or 0 … n-1.
     summary_ : acova.data.Summary
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    announced_ : dict of view → int or tuple of str
+        Views that were announced (`Views.announce`) and not learned yet: how many columns, or which.
     empty_cells_ : dict of view → int
         Empty cells in the training samples that have the view, for the views with any; an empty cell of categories
         counts once for each category.
@@ -79,6 +83,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     provenance_: dict[str, Any]
     settings_: dict[str, Any]
     warnings_: list[str]
+    announced_: dict[str, Announced]
     cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
@@ -281,6 +286,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
+        self.announced_ = dict(getattr(views, "announced", {}))
         who = type(self).__name__
         if not isinstance(self.n_clusters, str) and views.n_samples < self.n_clusters:
             msg = (
@@ -340,11 +346,24 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")
-        views = self._views_of(X, observed, reset=False)
+        views = self._known_views(self._views_of(X, observed, reset=False))
         if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
             msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
             raise OptionError(msg)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
+
+    def _known_views(self, views: Views | StoredViews) -> Views | StoredViews:
+        """Leave out views that were announced and that no sample has."""
+        if not self.announced_ or isinstance(views, StoredViews):
+            return views
+        rest, arrived = split_announced(views, self.announced_)
+        if arrived:
+            msg = (
+                f"{type(self).__name__}: view {arrived[0]!r} was announced but never learned; call update(X) with the "
+                "samples that have it, or leave the view out."
+            )
+            raise DataError(msg)
+        return rest
 
     @property
     def _given_sizes(self) -> tuple[int, ...]:

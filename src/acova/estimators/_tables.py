@@ -22,6 +22,7 @@ from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import ChecksMixin
 from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._notebook import NotebookMixin
 from acova.estimators._tree import TreeMixin
@@ -41,6 +42,7 @@ class TableClusterer(
     NotebookMixin,
     ExplanationMixin,
     ImputationMixin,
+    GrowthMixin,
     ChecksMixin,
     ComparisonMixin,
     TreeMixin,

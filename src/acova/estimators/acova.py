@@ -41,9 +41,10 @@ class ACOVA(DeepClusterer):
         features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. Bernoulli and categorical
         views are not standardised (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be
         raw; their encoder sees what ``standardize="counts"`` makes of them.
-    correlation : "learned", "identity", float or array of shape (V, V)
-        The correlation of the views' errors: learned with everything else, none (the product of
-        experts), one constant for all pairs, or a matrix.
+    correlation : "learned", "low_rank", "identity", float or array of shape (V, V)
+        The correlation of the views' errors: learned with everything else, learned as what five common factors and an
+        error of each view's own make of it (for more than 50 views or so: 5·V numbers instead of V²/2), none (the
+        product of experts), one constant for all pairs, or a matrix.
     missing : {"precision", "marginal"}
         How an absent view leaves the fusion: the paper's masked precision, or the exact marginal.
     view_weights : {"agreement", "equal"}, sequence or dict of float, or None

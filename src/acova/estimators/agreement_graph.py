@@ -25,6 +25,7 @@ from acova.estimators._base import MultiViewClusterer, canonical_order
 from acova.estimators._checks import ChecksMixin, doubts_about_missingness
 from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._notebook import NotebookMixin
@@ -73,6 +74,7 @@ class AgreementGraph(
     NotebookMixin,
     ExplanationMixin,
     ImputationMixin,
+    GrowthMixin,
     ChecksMixin,
     ComparisonMixin,
     TreeMixin,

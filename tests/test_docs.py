@@ -114,6 +114,25 @@ def test_the_reference_has_every_setting_of_a_method_with_its_default(entries, m
     assert stated == {name: parameter.default for name, parameter in signature.parameters.items()}
 
 
+def test_the_reference_names_paths_that_can_be_imported(entries):
+    private = [path for path in entries if "._" in path]
+    assert not private
+    for home in map(import_module, PUBLIC):
+        for name in getattr(home, "__all__", ()):
+            value = getattr(home, name)
+            long = f"{getattr(value, '__module__', '')}.{name}"
+            assert long not in entries or long == f"{home.__name__}.{name}", f"{long} has a shorter path"
+
+
+@pytest.mark.parametrize(("method", "setting"), [("ACOVA", "n_init"), ("ACOVA", "hidden"), ("Training", "temperature")])
+def test_the_reference_says_what_a_default_of_none_stands_for(entries, method, setting):
+    rows = re.findall(r'<tr class="doc-section-item">(.*?)</tr>', entries[f"acova.{method}"], flags=re.DOTALL)
+    text = next(unescape(re.sub("<[^>]+>", "", row)) for row in rows if f"<code>{setting}</code>" in row)
+    for recipe in RECIPES:
+        value = (OTHERWISE | RECIPES[recipe])[setting]
+        assert re.search(rf"{re.escape(repr(value))} \([\w, ]*{recipe}[\w, ]*\)", text), text
+
+
 def rows_of(heading):
     """Return the cells of the table under a heading of the page on settings, by the name in the first one."""
     section = (ROOT / "docs" / "settings.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]

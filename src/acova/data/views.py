@@ -81,6 +81,7 @@ class Views:
         view_sizes: Sequence[int] | None = None,
         categories: Mapping[str, Categories] | None = None,
         layer: str | None = None,
+        seen: pd.Index | None = None,
     ) -> "Views":
         """Make views from any accepted input.
 
@@ -111,11 +112,15 @@ class Views:
             not named here gets those that occur.
         layer : str, optional
             The layer of a MuData or AnnData to read in the place of ``X``.
+        seen : Index, optional
+            Names of samples that were read before (``model.index_``). Where all are among them, the warnings about
+            their names and categories are not repeated.
         """
         if isinstance(X, cls):
             return X if observed is None else X.hide(observed)
         views, findings = joined_views(split_views(X, view_sizes, layer), observed, categories)
-        warn_of(findings)
+        if seen is None or not views.index.isin(seen).all():
+            warn_of(findings)
         return views
 
     @property

@@ -22,8 +22,10 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
+from acova.data.findings import warn_of
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.data.suspects import suspects
 from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._imputation import ImputationMixin
@@ -187,7 +189,7 @@ class MultiViewClusterer(
         if layer is not None:
             large = sparse_bytes(data) > _IN_MEMORY
             check_is_fitted(self, "labels_")
-            dense = partial(Views.of, categories=self.categories_)
+            dense = partial(Views.of, categories=self.categories_, seen=self.index_)
             views = (StoredViews.of if large else dense)(data, layer=layer)
         table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
@@ -308,7 +310,8 @@ class MultiViewClusterer(
         return views
 
     def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
-        """Learn how views are scaled, and what stands in the place of empty cells."""
+        """Learn how views are scaled, and what stands in the place of empty cells; warn of suspicious values."""
+        warn_of(suspects(views, kinds))
         scaling = self._adjusted(learn_scaling(views, kinds), views)
         if self.empty_cells_:
             which = [name in self.empty_cells_ for name in views.names]
@@ -360,7 +363,7 @@ class MultiViewClusterer(
         if is_stored(X) or sparse_bytes(X) > _IN_MEMORY:
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
-        known = None if reset else self.categories_
+        known, seen = (None, None) if reset else (self.categories_, self.index_)
         X = from_tensor(X)
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
@@ -371,11 +374,11 @@ class MultiViewClusterer(
                 types = [np.float64, np.float32]
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             sizes = self.view_sizes if reset else self._given_sizes
-            views = Views.of(X, observed, view_sizes=sizes, categories=known)
+            views = Views.of(X, observed, view_sizes=sizes, categories=known, seen=seen)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            views = Views.of(X, observed, categories=known)
+            views = Views.of(X, observed, categories=known, seen=seen)
             columns = given_sizes(views.sizes, views.categories)
             if reset and self.view_sizes is not None and tuple(self.view_sizes) not in (views.sizes, columns):
                 msg = (

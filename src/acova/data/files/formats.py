@@ -179,14 +179,19 @@ def read_views(
     return read_dataset(Path(path), reading, categories)
 
 
-def read_dataset(path: Path, reading: Reading, categories: Mapping[str, Categories] | None = None) -> Dataset:
-    """Read a multi-view data set as `read_views` does, the words for it checked already."""
+def read_dataset(
+    path: Path,
+    reading: Reading,
+    categories: Mapping[str, Categories] | None = None,
+    seen: pd.Index | None = None,
+) -> Dataset:
+    """Read a multi-view data set as `read_views` does; its options are checked, `seen` is that of `Views.of`."""
     held = read_contents(path, reading).cleaned(reading)
     warn_of(ignored_findings(held.ignored))
     if any(map(is_sparse, held.parts.values())):
         views: Views | StoredViews = StoredViews.of(held.parts, held.observed)
     else:
-        views = Views.of(held.parts, held.observed, categories=categories)
+        views = Views.of(held.parts, held.observed, categories=categories, seen=seen)
     name = path.name if path.is_dir() else table_name(path)
     return Dataset(name, views, _classes(path, held.labels, views), held.matches)
 

@@ -242,6 +242,7 @@ def test_predict_treats_empty_cells_as_the_fit_did(acova, toy, tmp_path):
 # --- what was said is not said again ------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("default::acova.base.DataWarning")
 def test_predict_and_report_read_as_the_fit_did_and_repeat_no_warning(acova, tmp_path):
     rng, group = np.random.default_rng(0), np.arange(60) % 3
     names = pd.Index([f"P{i:03d}" for i in range(60)], name="patient")

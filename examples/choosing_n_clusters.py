@@ -22,7 +22,7 @@ from acova.plots import ClusterNumberDisplay
 QUICK = "ACOVA_QUICK" in os.environ
 SEEDS = range(2 if QUICK else 3)
 rng = np.random.default_rng(0)
-group = np.repeat(np.arange(5), 15 if QUICK else 80)
+group = np.repeat(np.arange(5), 15 if QUICK else 50)
 noise = rng.normal(size=(len(group), 6))
 maps = [rng.normal(size=(6, width)) for width in (20, 12, 8)]
 observed = make_observed(len(group), 3, 0.5, random_state=0)
@@ -40,7 +40,7 @@ shapeless = seen(2.4 * noise)
 # The silhouette alone prefers few clusters. The gain is the silhouette in excess of that of the reference data.
 
 # %%
-candidates = range(2, 6 if QUICK else 11)
+candidates = range(2, 6 if QUICK else 9)
 numbers = [select_n_clusters(views, candidates, random_state=seed) for seed in SEEDS]
 print("chosen with each seed:", [found.n_clusters for found in numbers])
 print(numbers[0].reason)

@@ -22,11 +22,11 @@ from acova.metrics import clustering_accuracy
 from acova.plots import LatentDisplay
 
 QUICK = "ACOVA_QUICK" in os.environ
-SEEDS = range(2 if QUICK else 5)
+SEEDS = range(2 if QUICK else 3)
 SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 pictures, digit = load_digits(return_X_y=True)
-pictures, digit = (pictures[:200], digit[:200]) if QUICK else (pictures[:1000], digit[:1000])
+pictures, digit = (pictures[:200], digit[:200]) if QUICK else (pictures[:600], digit[:600])
 shapes = [
     ["round", "hole", "circle"], ["straight", "thin", "stroke"], ["curve", "base", "swan"], ["curves", "bumps", "open"],
     ["corner", "cross", "stroke"], ["hat", "curve", "belly"], ["hole", "tail", "round"], ["corner", "straight", "roof"],
@@ -50,7 +50,7 @@ views = {"image": image, "text": text}
 
 # %% [markdown]
 # One model clusters all items. Items with both views connect the two; the others are assigned by the view they have.
-# Means over five seeds.
+# Means over three seeds.
 
 # %%
 models = [ACOVA(10, random_state=seed, **SMALL).fit(views) for seed in SEEDS]

@@ -26,7 +26,7 @@ from acova.plots import LatentDisplay
 
 QUICK = "ACOVA_QUICK" in os.environ
 SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
-SEEDS = range(2 if QUICK else 5)
+SEEDS = range(2 if QUICK else 3)
 VERSION = "6e148b5912fe8f4da73e8cc0413c0c3e9638589f"
 URL = f"https://github.com/mixOmicsTeam/mixOmics/raw/{VERSION}/data/breast.TCGA.rda"
 SHA256 = "0812db063ceee018470b59249a27289e8231909b9ec858c9b3e8fc9ead67af48"
@@ -52,7 +52,7 @@ subtype = pd.concat([pd.Series(np.asarray(part["subtype"]), part["mrna"].to_pand
 inspect_data(tables)
 
 # %% [markdown]
-# Fit with the default settings and five seeds. k-means on the assays with the missing proteins imputed from the nearest
+# Fit with the default settings and three seeds. k-means on the assays with the missing proteins imputed from the nearest
 # neighbours is the usual alternative. On these preselected features, the two are equally accurate.
 
 # %%

@@ -73,4 +73,3 @@ if QUICK:
 models = [ACOVA("auto", random_state=seed, **SMALL).fit(views) for seed in SEEDS]
 scores = [clustering_accuracy(group, model.labels_) for model in models]
 print(f"accuracy {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} over {len(scores)} seeds")
-models[0]

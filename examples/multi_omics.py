@@ -52,7 +52,7 @@ subtype = pd.concat([pd.Series(np.asarray(part["subtype"]), part["mrna"].to_pand
 inspect_data(tables)
 
 # %% [markdown]
-# Fit with the default settings and three seeds. k-means on the assays with the missing proteins imputed from the nearest
+# Fit with the default settings and three seeds. k-means with the missing proteins imputed from the nearest
 # neighbours is the usual alternative. On these preselected features, the two are equally accurate.
 
 # %%

@@ -28,7 +28,6 @@ digits = load_dataset("digits")
 order = np.random.default_rng(0).permutation(len(digits.labels))[: 300 if QUICK else None]
 later, now = np.split(order, [len(order) // 5])
 models = [ACOVA(10, n_init=1, random_state=seed, **SMALL).fit(digits.views.take(now)) for seed in SEEDS]
-models[0]
 
 # %% [markdown]
 # Clusters are numbered, not named. To count correct predictions, each cluster gets the class that it matches best among

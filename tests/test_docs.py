@@ -1,4 +1,5 @@
 import ast
+import doctest
 import inspect
 import os
 import re
@@ -99,6 +100,22 @@ def test_every_public_class_and_function_is_in_the_reference(entries, module):
         if inspect.isclass(value) or inspect.isfunction(value):
             paths = {f"acova.{name}", f"{module}.{name}", f"{value.__module__}.{name}"}
             assert paths & set(entries), f"{module}.{name} has no entry in docs/api"
+
+
+@pytest.mark.parametrize("module", [name for name in PUBLIC if name not in ("acova.bench", "acova.functional")])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
+def test_the_examples_of_docstrings_give_what_they_say(module):
+    home = import_module(module)
+    finder, runner = (
+        doctest.DocTestFinder(recurse=False),
+        doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE),
+    )
+    for name in home.__all__:
+        value = getattr(home, name)
+        if (inspect.isclass(value) or inspect.isfunction(value)) and (module == "acova" or not hasattr(acova, name)):
+            for example in finder.find(value, name, globs={}):
+                runner.run(example)
+    assert runner.summarize(verbose=False).failed == 0
 
 
 def test_what_authors_of_methods_need_is_in_the_reference(entries):

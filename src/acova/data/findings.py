@@ -27,7 +27,12 @@ _ALIKE = 1e4
 
 @dataclass(frozen=True)
 class Finding:
-    """One suspicious thing."""
+    """One suspicious thing.
+
+    See Also
+    --------
+    inspect_data : Collects them.
+    """
 
     kind: str
     """A word for what it is, such as ``constant``."""

@@ -1,4 +1,4 @@
-"""`Views`: several arrays about the same samples, with holes."""
+"""`Views`: several arrays about the same samples, in which rows and cells may be missing."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -47,6 +47,21 @@ class Views:
         True in the empty cells of observed rows; None for a view without any.
     covariates : pandas.DataFrame or None
         What else is known of the samples, see `with_covariates`.
+
+    See Also
+    --------
+    acova.data.read_views : Views from files.
+    acova.data.StoredViews : Views that stay on disk.
+    acova.data.inspect_data : What looks wrong in data, before a fit.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from acova import Views
+    >>> blood = pd.DataFrame({"crp": [1.0, 2.0]}, index=["ann", "bob"])
+    >>> image = pd.DataFrame({"size": [3.0]}, index=["bob"])
+    >>> Views.of({"blood": blood, "image": image})
+    <Views of 2 samples (50% complete); blood: 1 (100% observed), image: 1 (50% observed)>
     """
 
     covariates: pd.DataFrame | None = None
@@ -282,6 +297,10 @@ def stack_views(X: Any) -> tuple[FloatArray, tuple[int, ...]]:
     Parameters
     ----------
     X : anything that `Views.of` takes
+
+    See Also
+    --------
+    Views : Several arrays about the same samples.
     """
     views = Views.of(X)
     return np.hstack(views.arrays), views.sizes

@@ -169,7 +169,7 @@ class MultiViewClusterer(
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
         ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
-        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+        ``uns["acova"]`` says which model it was. What a method does not have is left out.
 
         Parameters
         ----------

@@ -47,7 +47,13 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Dataset:
-    """Views and, where they are known, the classes of the samples."""
+    """Views and, where they are known, the classes of the samples.
+
+    See Also
+    --------
+    read_views : Reads one from files.
+    load_dataset : Loads one of the catalogue.
+    """
 
     name: str
     views: Any
@@ -173,6 +179,12 @@ def read_views(
     Returns
     -------
     Dataset
+
+    See Also
+    --------
+    inspect_data : What looks wrong in the files, before a fit.
+    StoredViews : Views that stay on disk.
+    read_omics : A MuData or AnnData file as it is.
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     reading = Reading.of("read_views", **words, match_ids=match_ids, holes=holes, layer=layer)

@@ -22,9 +22,11 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
+from acova.data.findings import warn_of
 from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.data.suspects import suspects
 from acova.data.views import Announced
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
@@ -166,7 +168,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
         ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
-        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+        ``uns["acova"]`` says which model it was. What a method does not have is left out.
 
         Parameters
         ----------
@@ -186,7 +188,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         if layer is not None:
             large = sparse_bytes(data) > _IN_MEMORY
             check_is_fitted(self, "labels_")
-            dense = partial(Views.of, categories=self.categories_)
+            dense = partial(Views.of, categories=self.categories_, seen=self.index_)
             views = (StoredViews.of if large else dense)(data, layer=layer)
         table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
@@ -308,7 +310,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         return views
 
     def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
-        """Learn how views are scaled, and what stands in the place of empty cells."""
+        """Learn how views are scaled, and what stands in the place of empty cells; warn of suspicious values."""
+        warn_of(suspects(views, kinds))
         scaling = self._adjusted(learn_scaling(views, kinds), views)
         if self.empty_cells_:
             which = [name in self.empty_cells_ for name in views.names]
@@ -373,7 +376,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         if is_stored(X) or sparse_bytes(X) > _IN_MEMORY:
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
-        known = None if reset else self.categories_
+        known, seen = (None, None) if reset else (self.categories_, self.index_)
         X = from_tensor(X)
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
@@ -384,11 +387,11 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 types = [np.float64, np.float32]
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             sizes = self.view_sizes if reset else self._given_sizes
-            views = Views.of(X, observed, view_sizes=sizes, categories=known)
+            views = Views.of(X, observed, view_sizes=sizes, categories=known, seen=seen)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            views = Views.of(X, observed, categories=known)
+            views = Views.of(X, observed, categories=known, seen=seen)
             columns = given_sizes(views.sizes, views.categories)
             if reset and self.view_sizes is not None and tuple(self.view_sizes) not in (views.sizes, columns):
                 msg = (

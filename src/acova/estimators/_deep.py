@@ -400,7 +400,7 @@ class DeepClusterer(
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
-        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of
+        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
         the training samples.
         """
         return pd.concat(list(self.iter_assignments(X, observed=observed)))

@@ -264,7 +264,7 @@ class AgreementGraph(
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the share of the sample's links that leads into its cluster), ``p_0`` …
-        ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of the training samples.
+        ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists the training samples.
         """
         return super().assignments(X, observed=observed)
 

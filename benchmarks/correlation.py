@@ -43,6 +43,7 @@ from acova.functional import (
     constant_correlation,
     correlation_matrix,
     fuse,
+    log_evidence,
     low_rank_correlation,
 )
 
@@ -100,28 +101,8 @@ def by_elbo(data: dict[str, Tensor], matrix: Tensor, form: str) -> Tensor:
 
 
 def by_evidence(data: dict[str, Tensor], matrix: Tensor, form: str) -> Tensor:
-    """Return minus the log density of the estimates a sample has: normal with covariance 11' + SRS.
-
-    By the matrix determinant lemma it takes the fused posterior, the determinant of R and a sum of squares. In the
-    precision form the density of an incomplete sample is that of the masked precision, normalised.
-    """
-    seen = data["observed"].unsqueeze(-1)
-    weights = torch.where(seen, 1 / data["std"], 0.0)
-    scaled = torch.where(seen, data["mean"] / data["std"], 0.0)
-    both = data["observed"].unsqueeze(-1) & data["observed"].unsqueeze(-2)
-    hidden = torch.diag_embed((~data["observed"]).double())
-    if bool(data["observed"].all()):
-        factor = torch.linalg.cholesky(matrix)
-    elif form == "marginal":
-        factor = torch.linalg.cholesky(torch.where(both, matrix, 0.0) + hidden)
-    else:
-        precision = torch.where(both, torch.linalg.inv(matrix), 0.0) + hidden
-        factor = torch.linalg.cholesky(torch.linalg.inv(precision))
-    half = torch.linalg.solve_triangular(factor, torch.cat([scaled, weights], -1), upper=False)
-    own, ones = half.split(DIMENSIONS, dim=-1)
-    squares, cross, precision = own.square().sum(-2), (own * ones).sum(-2), ones.square().sum(-2)
-    logdet = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return ((squares - cross.square() / (1 + precision) + (1 + precision).log()).sum(-1) / 2 + logdet).mean()
+    """Return minus the log density of the estimates."""
+    return -log_evidence(data["mean"], data["std"], data["observed"], matrix, form).mean()
 
 
 CRITERIA: dict[str, Callable[[dict[str, Tensor], Tensor, str], Tensor]] = {

@@ -396,14 +396,24 @@ class DeepClusterer(
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]
 
-    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+    def assignments(self, X: Any = None, *, observed: Any = None, spread: bool = False) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
         of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
-        the training samples.
+        the training samples. With `spread`, which needs `X`, the last column ``spread`` says how unsure a sample's
+        latent vector is: the root mean square of the standard deviations that `posterior` gives.
         """
-        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if spread and X is None:
+            msg = (
+                f"{type(self).__name__}.assignments: spread=True needs the samples as X, because a model does not keep "
+                "the data that it was fitted on."
+            )
+            raise OptionError(msg)
+        table = pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if not spread:
+            return table
+        return table.assign(spread=np.sqrt(np.square(self.posterior(X, observed=observed)[1]).mean(axis=1)))
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""

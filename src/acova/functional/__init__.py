@@ -16,6 +16,7 @@ from acova.functional.correlation import (
     remaining_correlation,
     remaining_loadings,
 )
+from acova.functional.evidence import log_evidence
 from acova.functional.fusion import (
     Fused,
     fuse,
@@ -72,6 +73,7 @@ __all__ = [
     "kl_diagonal",
     "log_constant",
     "log_density",
+    "log_evidence",
     "log_joint",
     "log_responsibilities",
     "low_rank_correlation",

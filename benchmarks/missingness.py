@@ -70,6 +70,8 @@ def after(model, views, labels, how: str) -> dict[str, float]:
     from acova.estimators._checks import WHOLE_PATTERN
     from acova.metrics import clustering_accuracy
 
+    if not hasattr(model, "refit_without_missingness"):
+        return {}
     try:
         again = model.refit_without_missingness(views, how=how)
     except AcovaError:

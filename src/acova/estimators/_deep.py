@@ -17,10 +17,16 @@ from acova.data import Scaling, StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._checks import ChecksMixin, doubts_about_missingness
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
 from acova.estimators._labels import KnownLabels, doubts_about_labels, known_labels, refuse_labels
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
-from acova.estimators._outliers import NetworkOutliersMixin
+from acova.estimators._notebook import NotebookMixin
+from acova.estimators._outliers import NetworkUsualMixin, OutliersMixin
+from acova.estimators._refit import RefitMixin
 from acova.estimators._resolution import (
     checked_settings,
     identity_of,
@@ -29,6 +35,7 @@ from acova.estimators._resolution import (
     seed_of,
     settings_of_fit,
 )
+from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.selection import doubts_about_number, numbers_for
@@ -82,7 +89,20 @@ class Prepared:
         return self.jobs[0].settings
 
 
-class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
+class DeepClusterer(
+    NetworkUsualMixin,
+    OutliersMixin,
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    ComparisonMixin,
+    RefitMixin,
+    TreeMixin,
+    LatentMixin,
+    MultiViewClusterer,
+):
     """A clusterer that trains a network: fit, use, save and load. A subclass names its settings and its method.
 
     Attributes
@@ -164,20 +184,20 @@ class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
     def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE, y: Any = None) -> Prepared:
         """Check settings and data, learn the scaling, and list the runs to train."""
         method, settings = self.method, checked_settings(self)
-        if method.one_process and processes.size > 1:
+        if method.requirements.one_process and processes.size > 1:
             msg = (
                 f"{settings.who}: its batches are compared as a whole, so one process trains it; got a job of "
                 f"{processes.size} processes. Start it without torchrun."
             )
             raise OptionError(msg)
         given = self._views_to_fit(X, observed)
-        method.check_data(settings.who, given)
+        method.requirements.check(settings.who, given)
         settings = method.suited(settings, left_open(self), given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         known = self._labels_to_follow(y, given, order)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
-            self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
+            self._likelihoods, features = check_likelihoods(settings, views, method.requirements.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
         self._learn_scaling(views, kinds)
         self.seed_ = processes.agree(seed_of(self))
@@ -208,7 +228,7 @@ class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
     ) -> KnownLabels | None:
         """Return the labels that clusters follow, in the order of training."""
         who, self._classes = type(self).__name__, None
-        if not self.method.follows_labels:
+        if not self.method.requirements.follows_labels:
             refuse_labels(who, y, views.index, self.n_clusters)
             return None
         known = known_labels(who, y, views.index, self.n_clusters)
@@ -236,7 +256,7 @@ class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
 
     @property
     def _marks_empty_cells(self) -> bool:
-        return self.method.marks_empty_cells
+        return self.method.requirements.marks_empty_cells
 
     @property
     def _checkpoint_every(self) -> int:
@@ -413,14 +433,24 @@ class DeepClusterer(LatentMixin, NetworkOutliersMixin, MultiViewClusterer):
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]
 
-    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+    def assignments(self, X: Any = None, *, observed: Any = None, spread: bool = False) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
-        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of
-        the training samples.
+        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
+        the training samples. With `spread`, which needs `X`, the last column ``spread`` says how unsure a sample's
+        latent vector is: the root mean square of the standard deviations that `posterior` gives.
         """
-        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if spread and X is None:
+            msg = (
+                f"{type(self).__name__}.assignments: spread=True needs the samples as X, because a model does not keep "
+                "the data that it was fitted on."
+            )
+            raise OptionError(msg)
+        table = pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if not spread:
+            return table
+        return table.assign(spread=np.sqrt(np.square(self.posterior(X, observed=observed)[1]).mean(axis=1)))
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""

@@ -4,18 +4,24 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from acova.base import DataError
 from acova.base.errors import check_choice
-from acova.data import StoredViews, Views
-from acova.estimators._checks import ChecksMixin, mirrored_views
+from acova.data import StoredViews, Summary, Views
+from acova.estimators._checks import mirrored_views
 
 WAYS = ("samples", "covariates")
 
 
-class RefitMixin(ChecksMixin):
+class RefitMixin:
     """For clusterers: another fit against an association with missing views."""
+
+    summary_: Summary
+    view_names_: list[str]
+    seed_: int
+    view_shift_: NDArray[np.float64] | None
 
     def refit_without_missingness(self, X: Any, *, observed: Any = None, how: str = "samples") -> Self:
         """Return a new model with the same settings that is kept from following who lacks which view.

@@ -11,7 +11,12 @@ from acova.functional.correlation import (
     correlation_matrix,
     correlation_parameter,
     distance_to_identity,
+    low_rank_correlation,
+    low_rank_loadings,
+    remaining_correlation,
+    remaining_loadings,
 )
+from acova.functional.evidence import log_evidence
 from acova.functional.fusion import (
     Fused,
     fuse,
@@ -70,8 +75,11 @@ __all__ = [
     "known_log_responsibilities",
     "log_constant",
     "log_density",
+    "log_evidence",
     "log_joint",
     "log_responsibilities",
+    "low_rank_correlation",
+    "low_rank_loadings",
     "mean_errors",
     "mean_over",
     "mixture_of_experts",
@@ -83,6 +91,8 @@ __all__ = [
     "product_of_experts",
     "reconstruction",
     "reconstruction_of_cells",
+    "remaining_correlation",
+    "remaining_loadings",
     "reparameterise",
     "same_view_lenders",
     "side_by_side",

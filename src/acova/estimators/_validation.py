@@ -17,6 +17,9 @@ from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text, overflow_allowed
 from acova.training.job import Settings
 
+ADJUSTS = ("adjust", "both")
+"""The uses of covariates that take their effects off scaled features."""
+
 
 def check_likelihoods(
     settings: Settings, views: Views | StoredViews, known: Sequence[str]
@@ -66,17 +69,24 @@ def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews
             raise DataError(msg)
 
 
-def check_adjustable(who: str, likelihoods: Sequence[str], names: Sequence[str]) -> None:
-    """Raise `OptionError` for views from which the effects of covariates cannot be taken off."""
-    for name, likelihood in zip(names, likelihoods, strict=True):
+def adjustable(who: str, use: str, likelihoods: Sequence[str], names: Sequence[str]) -> list[bool]:
+    """Return from which views the effects of covariates are taken off.
+
+    Not from views that are decoded as they are encoded to zeros and ones or categories; a decoder can be told instead.
+    Raise `OptionError` where that is not so, or where what is decoded would keep the effects.
+    """
+    found = [use in ADJUSTS] * len(names)
+    for v, (name, likelihood) in enumerate(zip(names, likelihoods, strict=True)):
         kind = LIKELIHOODS[likelihood]
-        if kind.of_data or kind.scaling == "none":
+        if use == "adjust" and (kind.of_data or kind.scaling == "none"):
             msg = (
                 f"{who}: covariates are taken off scaled measurements, but view {name!r} has the likelihood "
-                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), or leave the "
-                "covariates out."
+                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), let decoders be "
+                "told with covariate_use='both', or leave the covariates out."
             )
             raise OptionError(msg)
+        found[v] = found[v] and kind.scaling != "none"
+    return found
 
 
 def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:

@@ -102,6 +102,8 @@ class ACOVA(DeepClusterer):
         Fused latent mean of each training sample, as `transform` gives it.
     likelihoods_ : dict of str to str
         The likelihood of each view, by the view's name.
+    covariates_ : dict of str to tuple of str
+        The covariates of the fit by name: the levels of words, nothing for numbers; empty for a fit without.
     view_trust_ : array of shape (V,)
         How much each view was trusted, at most 1: its largest agreement with another view over that of the most
         trusted view, or what `view_weights` says.

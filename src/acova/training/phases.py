@@ -146,6 +146,8 @@ class Variational(Method):
             elbo_weight=settings.elbo_weight,
             temperature=starting_temperature(settings),
             marks=job.marks,
+            n_covariates=job.n_covariates,
+            encodes_covariates=settings.get("covariate_use", "adjust") == "encode",
             generator=generator(job.streams.integer("weights")),
         )
         for density, moments in zip(network.view_likelihoods if data.moments else (), data.moments, strict=True):

@@ -105,7 +105,7 @@ class Inspection:
     def _advice(self) -> Iterator[str]:
         """Return which likelihoods suit the views, and at last whether the data can be used."""
         for word in sorted(set(self.views["looks_like"]) - {""}):
-            yield f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it."
+            yield f"Views of {word} can be given likelihood={SUITED[word]!r}; 'suited' chooses it, 'auto' does not."
         yield "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
 
     def _remarks(self) -> "RenderableType":

@@ -11,6 +11,7 @@ from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
 from acova.data.categories import block_sizes
 from acova.data.features import Features, features_of
+from acova.data.measurements import SUITED, measurement_of
 from acova.data.scalers import TO_UNIT
 from acova.data.scaling import suited_kinds
 from acova.networks.likelihoods import LIKELIHOODS
@@ -31,13 +32,14 @@ def check_likelihoods(
     who = settings.who
     likelihoods = per_view(who, "likelihood", settings.get("likelihood", "gaussian"), views.names)
     for likelihood in likelihoods:
-        check_choice(who, "likelihood", likelihood, (*known, "auto"))
-    if all(likelihood != "auto" and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
+        suits = ("suited",) if set(SUITED.values()) <= set(known) else ()
+        check_choice(who, "likelihood", likelihood, (*known, "auto", *suits))
+    if all(likelihood in LIKELIHOODS and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
         return likelihoods, None
     features = features_of(views)
     chosen = tuple(
-        _default_for(of_view) if likelihood == "auto" else likelihood
-        for likelihood, of_view in zip(likelihoods, features, strict=True)
+        likelihood if likelihood in LIKELIHOODS else _chosen(likelihood, of_view, blocks_of_categories(views, v))
+        for v, (likelihood, of_view) in enumerate(zip(likelihoods, features, strict=True))
     )
     scalings = per_view(who, "standardize", settings.standardize, views.names)
     asked = [
@@ -48,8 +50,10 @@ def check_likelihoods(
     return chosen, features
 
 
-def _default_for(features: Features) -> str:
-    """Return the likelihood that "auto" chooses for a view with these features."""
+def _chosen(word: str, features: Features, blocks: tuple[int, ...]) -> str:
+    """Return the likelihood that "auto" or "suited" chooses for a view with these features."""
+    if word == "suited" and measurement_of(features, blocks):
+        return SUITED[measurement_of(features, blocks)]
     within = 0 <= features.low.min() <= features.high.max() <= 1
     return "bernoulli" if within and features.share_a_scale() else "gaussian"
 

@@ -38,9 +38,11 @@ class ACOVA(DeepClusterer):
         What a view's values are like: ``"gaussian"``, ``"gaussian_learned"``, ``"laplace"``, ``"student_t"``,
         ``"bernoulli"``, ``"categorical"``, ``"beta"``, ``"poisson"``, ``"negative_binomial"`` or
         ``"zero_inflated_negative_binomial"`` (paper: ``"gaussian"``). ``"auto"`` (robust) is ``"bernoulli"`` for
-        features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. Bernoulli and categorical
-        views are not standardised (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be
-        raw; their encoder sees what ``standardize="counts"`` makes of them.
+        features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. ``"suited"``
+        recognises counts, shares and categories, and gives them ``"negative_binomial"``, ``"beta"`` and
+        ``"categorical"``; other views get what ``"auto"`` chooses. Bernoulli and categorical views are not standardised
+        (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be raw; their encoder sees what
+        ``standardize="counts"`` makes of them.
     correlation : "learned", "identity", float or array of shape (V, V)
         The correlation of the views' errors: learned with everything else, none (the product of
         experts), one constant for all pairs, or a matrix.

@@ -38,7 +38,7 @@ def shares_of_cells(views: Views | StoredViews) -> NDArray[np.float64]:
         return np.ones(views.n_views)
     seen = views.observed.sum(axis=0)
     counts = [0 if empty is None else int(empty.sum()) for empty in views.empty]
-    return 1.0 - np.array(counts) / np.maximum(seen * np.array(views.sizes), 1)
+    return np.asarray(1.0 - np.array(counts) / np.maximum(seen * np.array(views.sizes), 1))
 
 
 def target_moments(

@@ -33,7 +33,7 @@ def _can_tell(model: Any) -> bool:
 
 
 class OutliersMixin:
-    """What clusterers say of samples that belong nowhere; another mixin compares these with the usual (`_oddness`)."""
+    """What clusterers say of samples that belong nowhere; one of the next mixins says what is usual (`_oddness`)."""
 
     index_: pd.Index
     view_names_: list[str]
@@ -41,7 +41,8 @@ class OutliersMixin:
     @property
     def outlier_scores_(self) -> NDArray[np.float64]:
         """How odd each training sample is, (n_samples,): 1 minus its p-value, see `outliers`."""
-        return np.asarray(1 - self._compared(None, None)[0].p_values)
+        self._check_tells()
+        return np.asarray(1 - self._oddness(None, None)[0].p_values)
 
     @available_if(_can_tell)  # type: ignore[untyped-decorator]
     def score_samples(self, X: Any, *, observed: Any = None) -> NDArray[np.float64]:
@@ -49,7 +50,7 @@ class OutliersMixin:
 
         0 is usual and low values are odd, as for scikit-learn's detectors of outliers.
         """
-        return np.asarray(np.log(self._compared(X, observed)[0].p_values))
+        return np.asarray(np.log(self._oddness(X, observed)[0].p_values))
 
     def outliers(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return how odd each sample is, and why; without `X` of the training samples, each compared with the others.
@@ -71,17 +72,12 @@ class OutliersMixin:
             - ``odd_views``: for samples with ``p_value`` up to 0.05, the views that are far or contradict the others
               by themselves at this level, the most striking first; else empty.
         """
-        found, index = self._compared(X, observed)
+        self._check_tells()
+        found, index = self._oddness(X, observed)
         by_view = self._least_by_view(found)
         views = [self._striking(*row) for row in zip(found.p_values, by_view, strict=True)]
         columns = {"p_value": found.p_values, "far": found.far, "contradiction": found.contradiction}
         return pd.DataFrame({**columns, "odd_views": views}, index=index)
-
-    def _compared(self, X: Any, observed: Any) -> tuple[Oddness, pd.Index]:
-        """Return the oddness of samples, or of the training samples, and their names."""
-        _can_tell(self)
-        found: tuple[Oddness, pd.Index] = self._oddness(X, observed)  # type: ignore[attr-defined]
-        return found
 
     def _least_by_view(self, found: Oddness) -> NDArray[np.float64]:
         """Return the smallest p-value of each view, (n, V); several columns of a view lie V apart."""
@@ -98,19 +94,22 @@ class OutliersMixin:
         order = np.argsort(np.where(np.isnan(by_view), np.inf, by_view), kind="stable")
         return ", ".join(self.view_names_[v] for v in order if by_view[v] <= _LEVEL)
 
+    def _check_tells(self) -> None:
+        """Raise `AttributeError` where nothing is known of what is usual."""
 
-class GraphUsualMixin:
-    """For `AgreementGraph`: what is usual by the neighbour graphs of the training samples."""
+    def _oddness(self, X: Any, observed: Any) -> tuple[Oddness, pd.Index]:
+        """Return the oddness of samples, or of the training samples, and their names."""
+        raise NotImplementedError
+
+
+class GraphOutliersMixin:
+    """For `AgreementGraph`, before `OutliersMixin`: what is usual by the neighbour graphs of the training samples."""
 
     index_: pd.Index
-    n_clusters_: int
     _graphs: list[ViewGraph]
     _observed: NDArray[np.bool_]
     _clusters: NDArray[np.int64]
     _usual: OddnessReference | None = None
-
-    def _check_tells(self) -> None:
-        """Nothing has to be learned first."""
 
     def _oddness(self, X: Any, observed: Any) -> tuple[Oddness, pd.Index]:
         from acova.estimators._base import canonical_order
@@ -118,7 +117,12 @@ class GraphUsualMixin:
         check_is_fitted(self, "labels_")
         with single_threaded():
             if self._usual is None:
-                self._usual = OddnessReference.of(self._graphs, self._observed, self._clusters, self.n_clusters_)
+                self._usual = OddnessReference.of(
+                    self._graphs,
+                    self._observed,
+                    self._clusters,
+                    self.n_clusters_,  # type: ignore[attr-defined]
+                )
             if X is None:
                 back = np.argsort(canonical_order(self.index_))
                 return self._usual.training().take(back), self.index_
@@ -126,8 +130,8 @@ class GraphUsualMixin:
             return self._usual.samples(scaled(views, self._scaling), views.observed), views.index  # type: ignore[attr-defined]
 
 
-class NetworkUsualMixin:
-    """For clusterers whose network decodes: what is usual by how networks explain samples that they did not see."""
+class NetworkOutliersMixin:
+    """For networks that decode, before `OutliersMixin`: what is usual by how they explain samples they did not see."""
 
     index_: pd.Index
     view_names_: list[str]
@@ -193,6 +197,7 @@ class NetworkUsualMixin:
             raise AttributeError(msg)
 
     def _oddness(self, X: Any, observed: Any) -> tuple[Oddness, pd.Index]:
+        self._check_tells()
         usual: Any = self._usual
         if X is None:
             return usual.training(), self.index_

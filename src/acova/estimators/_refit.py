@@ -18,9 +18,9 @@ WAYS = ("samples", "covariates")
 class RefitMixin:
     """For clusterers: another fit against an association with missing views."""
 
-    summary_: Summary
     view_names_: list[str]
     seed_: int
+    summary_: Summary
     view_shift_: NDArray[np.float64] | None
 
     def refit_without_missingness(self, X: Any, *, observed: Any = None, how: str = "samples") -> Self:

@@ -26,6 +26,7 @@ from acova.estimators._growth import GrowthMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._labels import refuse_labels
 from acova.estimators._notebook import NotebookMixin
+from acova.estimators._refit import RefitMixin
 from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import scaling_kinds
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
@@ -45,6 +46,7 @@ class TableClusterer(
     ImputationMixin,
     GrowthMixin,
     ChecksMixin,
+    RefitMixin,
     ComparisonMixin,
     TreeMixin,
     MultiViewClusterer,

@@ -30,7 +30,7 @@ from acova.estimators._imputation import ImputationMixin
 from acova.estimators._labels import doubts_about_labels, known_labels
 from acova.estimators._latent import LatentMixin, table_of_assignments
 from acova.estimators._notebook import NotebookMixin
-from acova.estimators._outliers import GraphUsualMixin, OutliersMixin
+from acova.estimators._outliers import GraphOutliersMixin, OutliersMixin
 from acova.estimators._refit import RefitMixin
 from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import per_view, scaling_kinds
@@ -72,15 +72,15 @@ class _Placed:
 
 
 class AgreementGraph(
-    GraphUsualMixin,
+    GraphOutliersMixin,
     OutliersMixin,
     NotebookMixin,
     ExplanationMixin,
     ImputationMixin,
     GrowthMixin,
     ChecksMixin,
-    ComparisonMixin,
     RefitMixin,
+    ComparisonMixin,
     TreeMixin,
     LatentMixin,
     MultiViewClusterer,

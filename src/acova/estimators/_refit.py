@@ -27,7 +27,7 @@ class RefitMixin:
         """Return a new model with the same settings that is kept from following who lacks which view.
 
         Look at `missingness_check` first: where the groups decide who lacks what, the association is right, and
-        ``how="covariates"`` would take a part of the groups away.
+        ``how="covariates"`` can take a part of the groups away.
 
         Parameters
         ----------

@@ -255,4 +255,4 @@ def test_counts_on_disk_or_as_a_start_are_refused(data, tmp_path):
 def test_methods_say_which_likelihoods_they_have(data):
     with pytest.raises(OptionError, match="likelihood must be 'gaussian', 'bernoulli', 'laplace', 'auto'; got 'beta'"):
         MVP(3, likelihood="beta").fit({name: data[0][name] for name in ("lab", "protein")})
-    assert set(ACOVA.method.likelihoods) == set(LIKELIHOODS)
+    assert set(ACOVA.method.requirements.likelihoods) == set(LIKELIHOODS)

@@ -182,6 +182,18 @@ def test_intervals_of_conformal_quantiles_hold_what_they_say(rows):
     assert (np.diff(quantiles, axis=0) >= 0).all()
 
 
+@pytest.mark.parametrize("common", [0.0, 0.3, 1.0])
+def test_few_entries_with_many_features_hold_what_they_say(common):
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(60):
+        shared, own = rng.normal(size=(220, 1)), rng.normal(size=(220, 30))
+        errors = np.sqrt(common) * shared + np.sqrt(1 - common) * own
+        low, high = conformal_quantiles(errors[:20], np.ones(20))[[9, 189]]
+        inside.append(((low <= errors[20:]) & (errors[20:] <= high)).mean())
+    np.testing.assert_allclose(np.mean(inside), 0.9, atol=0.02)  # 0.94 if one more entry counts in full
+
+
 def test_a_weight_counts_as_copies_and_a_missing_cell_does_not_count():
     rng = np.random.default_rng(0)
     errors = rng.normal(size=(300, 2))

@@ -89,7 +89,7 @@ def predict(
         _annotate(model, Path(data), out, layer or model.provenance_.get("layer"))
         return
     reading = reading_as_fitted("predict", given, {} if stream or data in dataset_names() else model.provenance_)
-    views, _ = load(data, reading, stream=stream, categories=model.categories_)
+    views, _ = load(data, reading, stream=stream, model=model)
     views = with_covariates("predict", views, covariates)
     known = getattr(model, "covariates_", {})
     if known and covariates is None:

@@ -42,7 +42,7 @@ def report(
     if covariates is not None:
         choices["covariates"] = read_covariates(covariates)
     if data is not None:
-        choices["views"] = _views(data, model.provenance_)
+        choices["views"] = _views(data, model)
     if numbers is not None:
         check_output(numbers)
     result = make_result(model, **choices)
@@ -52,10 +52,11 @@ def report(
         say(f"Numbers: {numbers}")
 
 
-def _views(data: str, provenance: dict[str, Any]) -> Any:
+def _views(data: str, model: Any) -> Any:
     """Return the views of a fit, read as it read them."""
     from acova.cli.arguments import READING, load, reading_of
     from acova.data import dataset_names
 
-    words = {} if data in dataset_names() else {name: provenance[name] for name in READING if provenance.get(name)}
-    return load(data, reading_of("report", **words), stream=False)[0]
+    fitted = {} if data in dataset_names() else model.provenance_
+    words = {name: fitted[name] for name in READING if fitted.get(name)}
+    return load(data, reading_of("report", **words), stream=False, model=model)[0]

@@ -49,6 +49,10 @@ class Scaling:
         Mean length of the rows that are brought to length 1, else 1; empty in runs that were saved without them.
     tells : bool
         Whether a network is told the covariates.
+
+    See Also
+    --------
+    acova.Views : What it scales.
     """
 
     centers: tuple[NDArray[np.float64], ...]

@@ -22,26 +22,23 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
+from acova.data.findings import warn_of
+from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
-from acova.estimators._comparison import ComparisonMixin
-from acova.estimators._explanation import ExplanationMixin
-from acova.estimators._imputation import ImputationMixin
-from acova.estimators._notebook import NotebookMixin
+from acova.data.suspects import suspects
+from acova.data.views import Announced
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
-from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.completions import with_completions
 from acova.training.extremes import learn_scaling
-from acova.training.method import refusal_of_disk
+from acova.training.requirements import refusal_of_disk
 
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
-):
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -58,6 +55,8 @@ class MultiViewClusterer(
         DataFrames (samples in order of first appearance), or 0 … n-1.
     summary_ : acova.data.Summary
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    announced_ : dict of view → int or tuple of str
+        Views that were announced (`Views.announce`) and not learned yet: how many columns, or which.
     empty_cells_ : dict of view → int
         Empty cells in the training samples that have the view, for the views with any; an empty cell of categories
         counts once for each category.
@@ -86,6 +85,8 @@ class MultiViewClusterer(
     provenance_: dict[str, Any]
     settings_: dict[str, Any]
     warnings_: list[str]
+    announced_: dict[str, Announced]
+    cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
 
@@ -167,7 +168,7 @@ class MultiViewClusterer(
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
         ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
-        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+        ``uns["acova"]`` says which model it was. What a method does not have is left out.
 
         Parameters
         ----------
@@ -187,7 +188,7 @@ class MultiViewClusterer(
         if layer is not None:
             large = sparse_bytes(data) > _IN_MEMORY
             check_is_fitted(self, "labels_")
-            dense = partial(Views.of, categories=self.categories_)
+            dense = partial(Views.of, categories=self.categories_, seen=self.index_)
             views = (StoredViews.of if large else dense)(data, layer=layer)
         table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
@@ -287,6 +288,7 @@ class MultiViewClusterer(
     def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
+        self.announced_ = dict(getattr(views, "announced", {}))
         who = type(self).__name__
         if not isinstance(self.n_clusters, str) and views.n_samples < self.n_clusters:
             msg = (
@@ -308,7 +310,8 @@ class MultiViewClusterer(
         return views
 
     def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
-        """Learn how views are scaled, and what stands in the place of empty cells."""
+        """Learn how views are scaled, and what stands in the place of empty cells; warn of suspicious values."""
+        warn_of(suspects(views, kinds))
         scaling = self._adjusted(learn_scaling(views, kinds), views)
         if self.empty_cells_:
             which = [name in self.empty_cells_ for name in views.names]
@@ -346,11 +349,24 @@ class MultiViewClusterer(
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")
-        views = self._views_of(X, observed, reset=False)
+        views = self._known_views(self._views_of(X, observed, reset=False))
         if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
             msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
             raise OptionError(msg)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
+
+    def _known_views(self, views: Views | StoredViews) -> Views | StoredViews:
+        """Leave out views that were announced and that no sample has."""
+        if not self.announced_ or isinstance(views, StoredViews):
+            return views
+        rest, arrived = split_announced(views, self.announced_)
+        if arrived:
+            msg = (
+                f"{type(self).__name__}: view {arrived[0]!r} was announced but never learned; call update(X) with the "
+                "samples that have it, or leave the view out."
+            )
+            raise DataError(msg)
+        return rest
 
     @property
     def _given_sizes(self) -> tuple[int, ...]:
@@ -360,7 +376,7 @@ class MultiViewClusterer(
         if is_stored(X) or sparse_bytes(X) > _IN_MEMORY:
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
-        known = None if reset else self.categories_
+        known, seen = (None, None) if reset else (self.categories_, self.index_)
         X = from_tensor(X)
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
@@ -371,11 +387,11 @@ class MultiViewClusterer(
                 types = [np.float64, np.float32]
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             sizes = self.view_sizes if reset else self._given_sizes
-            views = Views.of(X, observed, view_sizes=sizes, categories=known)
+            views = Views.of(X, observed, view_sizes=sizes, categories=known, seen=seen)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            views = Views.of(X, observed, categories=known)
+            views = Views.of(X, observed, categories=known, seen=seen)
             columns = given_sizes(views.sizes, views.categories)
             if reset and self.view_sizes is not None and tuple(self.view_sizes) not in (views.sizes, columns):
                 msg = (

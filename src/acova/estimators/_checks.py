@@ -47,7 +47,7 @@ class ChecksMixin:
         DataFrame
             One row per view, and ``(whole pattern)`` for the views that samples have together.
 
-            - ``effect``: Cramér's V without bias: 0 for no association, 1 where one tells the other;
+            - ``effect``: Cramér's V without bias: 0 for no association, 1 where one determines the other;
             - ``p_value``: share of permutations with as strong an association; NaN where no sample or every one lacks
               the view;
             - ``n_missing``: samples that lack the view, or any;

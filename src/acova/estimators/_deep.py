@@ -17,8 +17,13 @@ from acova.data import Scaling, StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._checks import ChecksMixin, doubts_about_missingness
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
+from acova.estimators._notebook import NotebookMixin
 from acova.estimators._resolution import (
     checked_settings,
     covariate_use_of,
@@ -28,12 +33,8 @@ from acova.estimators._resolution import (
     seed_of,
     settings_of_fit,
 )
-from acova.estimators._validation import (
-    adjustable,
-    blocks_of_categories,
-    check_likelihoods,
-    scaling_kinds,
-)
+from acova.estimators._tree import TreeMixin
+from acova.estimators._validation import adjustable, blocks_of_categories, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.selection import doubts_about_number, numbers_for
 from acova.functional import Batch
@@ -86,7 +87,17 @@ class Prepared:
         return self.jobs[0].settings
 
 
-class DeepClusterer(LatentMixin, MultiViewClusterer):
+class DeepClusterer(
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    ComparisonMixin,
+    TreeMixin,
+    LatentMixin,
+    MultiViewClusterer,
+):
     """A clusterer that trains a network: fit, use, save and load. A subclass names its settings and its method.
 
     Attributes
@@ -162,19 +173,19 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
     def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
         """Check settings and data, learn the scaling, and list the runs to train."""
         method, settings = self.method, checked_settings(self)
-        if method.one_process and processes.size > 1:
+        if method.requirements.one_process and processes.size > 1:
             msg = (
                 f"{settings.who}: its batches are compared as a whole, so one process trains it; got a job of "
                 f"{processes.size} processes. Start it without torchrun."
             )
             raise OptionError(msg)
         given = self._views_to_fit(X, observed)
-        method.check_data(settings.who, given)
+        method.requirements.check(settings.who, given)
         settings = method.suited(settings, left_open(self), given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
-            self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
+            self._likelihoods, features = check_likelihoods(settings, views, method.requirements.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
         self._learn_scaling(views, kinds)
         self.seed_ = processes.agree(seed_of(self))
@@ -216,7 +227,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     @property
     def _marks_empty_cells(self) -> bool:
-        return self.method.marks_empty_cells
+        return self.method.requirements.marks_empty_cells
 
     @property
     def _checkpoint_every(self) -> int:
@@ -400,7 +411,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
-        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of
+        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
         the training samples.
         """
         return pd.concat(list(self.iter_assignments(X, observed=observed)))

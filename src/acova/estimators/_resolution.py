@@ -14,6 +14,7 @@ from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
 from acova.training.checkpoint import Checkpoint
 from acova.training.job import Settings
+from acova.training.phases import LEARNED_CORRELATIONS
 
 if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer, Prepared
@@ -67,7 +68,7 @@ def _check_together(model: "DeepClusterer", settings: Settings) -> None:
             f"dimension; got {count}."
         )
         raise OptionError(msg)
-    if count > 1 and not (isinstance(correlation, str) and correlation == "learned"):
+    if count > 1 and not (isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS):
         msg = (
             f"{settings.who}: n_correlations={count} counts learned matrices, but correlation={correlation!r} is "
             "not learned; leave one of them out."

@@ -19,6 +19,13 @@ from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import ChecksMixin
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
+from acova.estimators._notebook import NotebookMixin
+from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import scaling_kinds
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import scaled
@@ -31,7 +38,16 @@ _WHY = "k-means works"
 Table = NDArray[np.float64]
 
 
-class TableClusterer(MultiViewClusterer):
+class TableClusterer(
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    ComparisonMixin,
+    TreeMixin,
+    MultiViewClusterer,
+):
     """k-means on tables made of the views; what `BSV`, `Concat` and `KNNImpute` share.
 
     `assignments` have the column ``label``. Clusters are numbered by size, the largest first.

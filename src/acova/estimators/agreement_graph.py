@@ -22,9 +22,15 @@ from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._checks import ChecksMixin, doubts_about_missingness
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
 from acova.estimators._latent import LatentMixin, table_of_assignments
+from acova.estimators._notebook import NotebookMixin
 from acova.estimators._outliers import OddnessMixin
+from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, each_view, either
@@ -63,7 +69,18 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
+class AgreementGraph(
+    OddnessMixin,
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    ComparisonMixin,
+    TreeMixin,
+    LatentMixin,
+    MultiViewClusterer,
+):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
@@ -247,7 +264,7 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the share of the sample's links that leads into its cluster), ``p_0`` …
-        ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of the training samples.
+        ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists the training samples.
         """
         return super().assignments(X, observed=observed)
 

@@ -16,6 +16,7 @@ from acova.estimators._resolution import identity_of, resolved_settings
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.job import Job, Settings
 from acova.training.method import Method
+from acova.training.phases import LEARNED_CORRELATIONS
 from acova.training.progress import progress_bar
 from acova.training.schedule import train_runs
 
@@ -72,6 +73,10 @@ def fit_many(
     list
         The estimators, fitted; an empty list for none.
 
+    See Also
+    --------
+    acova.bench.run_bench : Whole benchmarks, with stored rows.
+
     Examples
     --------
     >>> from acova import ACOVA
@@ -79,6 +84,7 @@ def fit_many(
     >>> views = load_dataset("digits").views
     >>> models = [ACOVA(10, hidden=(16,), epochs=1, n_init=1, random_state=run) for run in range(2)]
     >>> masks = [make_observed(len(views), 4, 0.5, random_state=r) for r in range(2)]
+    >>> from acova.estimators import fit_many
     >>> [model.labels_.shape for model in fit_many(models, views, masks)]
     [(1797,), (1797,)]
     """
@@ -182,6 +188,6 @@ def _kind(job: Job) -> Hashable:
 
 def _kind_of(method: Method, settings: Settings) -> Hashable:
     correlation = settings.get("correlation", None)
-    learned = isinstance(correlation, str) and correlation == "learned"
+    learned = correlation if isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS else ""
     values = {name: value for name, value in settings.values.items() if name not in _FREE}
     return settings.who, repr(method), learned, repr(sorted(values.items()))

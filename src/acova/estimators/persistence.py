@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_")
+_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_", "announced_")
 _LATER: dict[str, Any] = {
     "cluster_names_": None,
+    "announced_": {},
     "warnings_": [],
     "empty_cells_": {},
     "cluster_numbers_": None,
@@ -48,6 +49,7 @@ _TYPES: dict[str, Any] = {
     "provenance_": dict[str, Any],
     "empty_cells_": dict[str, int],
     "cluster_names_": list[str] | None,
+    "announced_": dict[str, int | tuple[str, ...]],
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -295,9 +297,11 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
     )
     networks: list[Any] = []
     for run in range(len(orders)):
-        network = job.network()
+        network: Any = job.network()
         prefix = f"{_PREFIX}{run}."
         weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        if "error_scale" in weights:  # which networks have after a view was removed
+            network.error_scale = torch.ones(len(model.view_sizes_), network.latent_dim)
         load_weights(network, weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))

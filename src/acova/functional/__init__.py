@@ -11,6 +11,10 @@ from acova.functional.correlation import (
     correlation_matrix,
     correlation_parameter,
     distance_to_identity,
+    low_rank_correlation,
+    low_rank_loadings,
+    remaining_correlation,
+    remaining_loadings,
 )
 from acova.functional.fusion import (
     Fused,
@@ -70,6 +74,8 @@ __all__ = [
     "log_density",
     "log_joint",
     "log_responsibilities",
+    "low_rank_correlation",
+    "low_rank_loadings",
     "mean_errors",
     "mean_over",
     "mixture_of_experts",
@@ -81,6 +87,8 @@ __all__ = [
     "product_of_experts",
     "reconstruction",
     "reconstruction_of_cells",
+    "remaining_correlation",
+    "remaining_loadings",
     "reparameterise",
     "same_view_lenders",
     "side_by_side",

@@ -21,6 +21,8 @@ from acova.functional import (
     fuse_whitened,
     kl_diagonal,
     log_constant,
+    low_rank_correlation,
+    low_rank_loadings,
     mixture_of_experts,
     objective_parts,
     optimal_log_responsibilities,
@@ -39,6 +41,8 @@ from acova.networks.likelihoods import LIKELIHOODS, Likelihood
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 
+_SPREAD_OF_LOADINGS = 0.1
+"""Standard deviation of what is added to the loadings that learning starts from."""
 FUSIONS = ("correlated", "constant", "product", "mixture", "weighted")
 
 
@@ -62,6 +66,9 @@ class MultiViewVAE(ClusteringNetwork):
         The start of the learned matrix, or the matrix itself when it is not learned; or one matrix for each of G
         stretches of the latent dimensions.
     learn_correlation : bool
+    n_factors : int
+        What is learned of the matrix: 0 for a triangle of V(V+1)/2 numbers, or the views' loadings on so many common
+        factors, see `low_rank_correlation`.
     missing : {"precision", "marginal"}
     min_std : float
         Floor of the encoders' standard deviations.
@@ -92,6 +99,8 @@ class MultiViewVAE(ClusteringNetwork):
     alpha: Tensor
     elbo_weight: Tensor
     reconstruction_weights: Tensor
+    error_scale: Tensor | None
+    """(V, D) factors of the encoders' standard deviations, where views were removed from a trained network."""
 
     def __init__(
         self,
@@ -105,6 +114,7 @@ class MultiViewVAE(ClusteringNetwork):
         alpha: float,
         correlation: Tensor,
         learn_correlation: bool = True,
+        n_factors: int = 0,
         missing: Missing = "precision",
         min_std: float = 1e-4,
         assignment: str = "draw",
@@ -146,10 +156,15 @@ class MultiViewVAE(ClusteringNetwork):
             [latent_dim + n_covariates, *map(int, reversed(hidden)), ends], len(sizes), generator=generator
         )
         self.prior = self._new_prior(n_clusters, latent_dim)
+        self.register_buffer("error_scale", None)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
+        self.n_factors = n_factors
         if learn_correlation:
-            self.correlation_parameter = nn.Parameter(correlation_parameter(correlation).to(torch.float32))
+            start = self._parameter_of(correlation).to(torch.float32)
+            # Where all loadings are 0, no gradient leads away.
+            start = start + _SPREAD_OF_LOADINGS * torch.randn(start.shape, generator=generator) if n_factors else start
+            self.correlation_parameter = nn.Parameter(start)
         else:
             self.register_buffer("correlation_value", correlation)
         if fusion == "weighted":
@@ -184,17 +199,25 @@ class MultiViewVAE(ClusteringNetwork):
         if not self.learns_correlation:
             return self.correlation_value
         parameter = self.correlation_parameter
-        return correlation_matrix(parameter if parameter.device.type == "mps" else parameter.double())
+        wide = parameter if parameter.device.type == "mps" else parameter.double()
+        return low_rank_correlation(wide) if self.n_factors else correlation_matrix(wide)
 
     @torch.no_grad()
     def set_correlation(self, correlation: Tensor) -> None:
         """Restart the learned matrix, or each of them, from the given one."""
-        self.correlation_parameter.copy_(correlation_parameter(correlation.to(torch.float64)))
+        self.correlation_parameter.copy_(self._parameter_of(correlation.to(torch.float64)))
+
+    def _parameter_of(self, correlation: Tensor) -> Tensor:
+        """Return the free parameter of a matrix, or of the nearest one there is."""
+        if self.n_factors:
+            return low_rank_loadings(correlation, self.n_factors)
+        return correlation_parameter(correlation)
 
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
-        return mean, self.min_std + softplus(scale)
+        std = self.min_std + softplus(scale)
+        return mean, std if self.error_scale is None else std * self.error_scale
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return what the encoders say, (N, V, 2D)."""

@@ -41,6 +41,11 @@ def write_report(model: Any, path: str | Path, *, overwrite: bool = False, **cho
     overwrite : bool
     **choices
         See `make_result`.
+
+    See Also
+    --------
+    render_report : The same as a string.
+    acova.plots.save_figures : The figures as files.
     """
     checked = _checked_path(Path(path), overwrite=overwrite)
     return write_page(make_result(model, **choices), checked, overwrite=overwrite)
@@ -66,7 +71,12 @@ def _checked_path(path: Path, *, overwrite: bool) -> Path:
 
 
 def render_report(model: Any, **choices: Any) -> str:
-    """Return the page of `write_report` as text."""
+    """Return the page of `write_report` as text.
+
+    See Also
+    --------
+    write_report : Writes the page to a file.
+    """
     return page_of(make_result(model, **choices))
 
 

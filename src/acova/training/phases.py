@@ -28,9 +28,15 @@ from acova.training.inference import batch_of
 from acova.training.job import FitData, Job, Settings
 from acova.training.method import Group, Method, Objective, shared_data
 from acova.training.neighbours import neighbour_means, neighbour_products
+from acova.training.requirements import Requirements
 from acova.training.sizes import BY_SIZE, auto_neighbor_weight, auto_runs, auto_widths
 from acova.training.starts import place_by_graph, start_correlations, start_priors
 from acova.training.view_weights import shared_graph, smoothed_views, trusted_views
+
+LEARNED_CORRELATIONS = ("learned", "low_rank")
+"""Words for a correlation that is learned."""
+N_FACTORS = 5
+"""Factors that the errors of all views have in common, where the correlation is of low rank."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,7 @@ class Variational(Method):
     fusion: str = "correlated"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
-    marks_empty_cells = True
-    likelihoods = tuple(LIKELIHOODS)
+    requirements = Requirements(marks_empty_cells=True, likelihoods=tuple(LIKELIHOODS))
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""
@@ -118,7 +123,7 @@ class Variational(Method):
         """Return a network with fresh parameters, whose reconstructions are weighed by what they cost."""
         settings, data, n_views = job.settings, job.data, len(job.sizes)
         correlation = settings.rho if self.fusion == "constant" else settings.get("correlation", "identity")
-        learned = _is_word(correlation, "learned")
+        learned = isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS
         if learned:
             matrix = _starting_matrices(job)
         elif _is_word(correlation, "identity"):
@@ -136,6 +141,7 @@ class Variational(Method):
             alpha=settings.alpha,
             correlation=matrix,
             learn_correlation=learned,
+            n_factors=N_FACTORS if _is_word(correlation, "low_rank") else 0,
             missing=settings.get("missing", "marginal"),
             min_std=settings.min_std,
             assignment=settings.assignment,

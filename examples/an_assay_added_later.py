@@ -13,17 +13,21 @@ import os
 
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 from acova import ACOVA, Training, Views
 from acova.data import make_observed, make_views
+from acova.metrics import clustering_accuracy
 
 QUICK = "ACOVA_QUICK" in os.environ
 SMALL = {"n_init": 1, "hidden": (64, 64), "epochs": 80, "training": Training(pretrain_epochs=40, warmup_epochs=40)}
 if QUICK:
     SMALL = {"n_init": 1, "hidden": (16,), "epochs": 4, "training": Training(pretrain_epochs=2, warmup_epochs=2)}
 names = ("rna", "protein", "metabolites")
-kinds = {"rna": {"n_features": 30}, "protein": {"n_features": 20}, "metabolites": {"n_features": 12}}
+kinds = {
+    "rna": {"n_features": 30, "separation": 0.5},
+    "protein": {"n_features": 20, "separation": 0.5},
+    "metabolites": {"n_features": 12, "separation": 1.0},
+}
 made = make_views(150 if QUICK else 400, 3, kinds, error_correlation=0.3, random_state=0)
 truth = dict(zip(names, made.views.arrays, strict=True))
 observed = make_observed(len(made.labels), 3, 0.5, random_state=0)
@@ -31,8 +35,8 @@ tables = {name: np.where(observed[:, [v]], truth[name], np.nan) for v, name in e
 placed = observed[:, :2].any(axis=1)
 now = Views.of({name: tables[name][placed] for name in names[:2]})
 model = ACOVA(3, random_state=0, **SMALL).fit(now.announce("metabolites", 12))
-before = model.labels_
-print(pd.Series(before).value_counts().sort_index().to_string())
+before, classes = model.labels_, made.labels[placed]
+print(f"Accuracy: {clustering_accuracy(classes, before):.3f}")
 
 # %%
 # The new assay arrives. `update` learns an announced view before it trains all parts on; `add_view` learns it alone,
@@ -44,6 +48,8 @@ model.add_view(new, now, name="metabolites")
 print(f"{has.sum()} of {len(has)} samples have the new assay.")
 print(f"Samples without it that moved: {(model.labels_ != before)[~has].sum()}")
 print(f"Samples with it that moved: {(model.labels_ != before)[has].sum()}")
+for name, labels in (("before", before), ("after", model.labels_)):
+    print(f"Accuracy of those with it {name}: {clustering_accuracy(classes[has], labels[has]):.3f}")
 
 # %%
 # What would the assay show where it was never run? `calibrate_imputation` hides entries from trainings of its own and

@@ -137,6 +137,8 @@ def test_what_is_no_share_is_refused(acova):
         ("/tmp/latent_dim/run exists", "/tmp/latent_dim/run exists"),
         ("the alpha of a view", "the alpha of a view"),
         ("balance=False", "--balance false"),
+        ("(in files, match_ids='loosely' joins names)", "(--match-ids loosely joins names)"),
+        ("transpose it (frame.T; files: transpose)", "transpose it (--transpose VIEW)"),
         (
             "holes='refuse' does not allow; leave them out (holes='keep', --holes keep).",
             "--holes refuse does not allow; leave them out (--holes keep).",

@@ -182,6 +182,19 @@ def test_intervals_of_conformal_quantiles_hold_what_they_say(rows):
     assert (np.diff(quantiles, axis=0) >= 0).all()
 
 
+def test_the_spread_of_a_sample_is_that_of_its_posterior_and_smaller_with_more_views(toy):
+    model = ACOVA.from_settings(3, **{**QUICK, "correlation": "identity"}).fit(toy)
+    table = model.assignments(toy, spread=True)
+    pd.testing.assert_frame_equal(table.drop(columns="spread"), model.assignments(toy))
+    std = model.posterior(toy)[1]
+    np.testing.assert_allclose(table["spread"], [np.sqrt(np.mean(row**2)) for row in std], rtol=1e-6)
+    whole = toy.take(toy.complete)
+    fewer = whole.hide(np.array([True, False, False]) & np.ones((len(whole), 3), dtype=bool))
+    assert (model.assignments(fewer, spread=True)["spread"] > model.assignments(whole, spread=True)["spread"]).all()
+    with pytest.raises(OptionError, match="spread=True needs the samples as X"):
+        model.assignments(spread=True)
+
+
 @pytest.mark.parametrize("common", [0.0, 0.3, 1.0])
 def test_few_entries_with_many_features_hold_what_they_say(common):
     rng = np.random.default_rng(0)

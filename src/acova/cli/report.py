@@ -19,7 +19,11 @@ def report(
     ] = None,
     covariates: Annotated[
         Path | None,
-        typer.Option(help="Table with columns to colour the map by; its first column has the names of the samples."),
+        typer.Option(help="Table of what else is known of the samples; its first column has their names."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of --covariates: how long a sample was observed.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Column of --covariates: 1 if the event came at that time, 0 if censored.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="The data of the fit: the map can be coloured by the main features.")
@@ -41,6 +45,7 @@ def report(
         choices |= {"compare": load_method(compare, device="cpu"), "compare_name": str(compare)}
     if covariates is not None:
         choices["covariates"] = read_covariates(covariates)
+    choices |= {"time": time, "event": event}
     if data is not None:
         choices["views"] = _views(data, model)
     if numbers is not None:

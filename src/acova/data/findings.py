@@ -118,7 +118,7 @@ def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.S
         yield Finding("constant", name, column, f"is always {different[0]:g}: it carries no information")
         return
     if _counts_rows(known, values):
-        yield Finding("id", name, column, "are whole numbers that only go up: a number of the row? drop it")
+        yield Finding("id", name, column, "has whole numbers that only increase: a number of the row? drop it")
     elif np.abs(different).max() > _HUGE:
         yield Finding("huge", name, column, f"goes up to {np.abs(different).max():.3g}: another unit, or a logarithm?")
     for marker in MARKERS:
@@ -165,9 +165,7 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
     middle = float(np.median([spread for spread in spreads.values() if spread > 0] or [0.0]))
     for column, spread in spreads.items():
         if middle > 0 and spread > _ALIKE * middle:
-            text = (
-                f"varies {spread / middle:.1g} times as much as the median column: needs standardize=True (the default)"
-            )
+            text = f"varies {spread / middle:.1g} times as much as the median column: scale it (the default does)"
             yield Finding("spread", name, column, text)
 
 

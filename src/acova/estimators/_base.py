@@ -89,6 +89,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
+    _classes: list[Any] | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -109,6 +110,14 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def n_clusters_(self) -> int:
         """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
         return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the first clusters follow, (n_classes,): cluster k is that of ``classes_[k]``."""
+        if self._classes is None:
+            msg = f"{type(self).__name__} has no classes_: it was fitted without labels of some samples in y."
+            raise AttributeError(msg)
+        return np.array(self._classes)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -153,7 +162,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
         """Fit, and return the cluster of each sample."""
-        return self.fit(X, observed=observed).labels_
+        return self.fit(X, y, observed=observed).labels_
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece."""
@@ -223,6 +232,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         covariates: Any = None,
         compare: Any = None,
         compare_name: str = "the other run",
+        time: str | None = None,
+        event: str | None = None,
         overwrite: bool = False,
     ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
@@ -239,11 +250,15 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         observed : array of bool, shape (n_samples, V), optional
             As in `fit`, with `views`.
         covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
-            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+            Other columns to colour the map by and to compare the clusters by. The rows of a DataFrame are found by the
+            names of the samples.
         compare : fitted estimator, optional
             Another result of the same samples: the report compares clusters, samples and settings.
         compare_name : str
             What the report calls the other result.
+        time, event : str, optional
+            The covariates that say how long each sample was observed, and whether the event came, as for `compare`: the
+            report then compares survival by cluster.
         overwrite : bool
 
         Examples
@@ -254,7 +269,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
         return write_report(
             self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
-            compare_name=compare_name, overwrite=overwrite,
+            compare_name=compare_name, time=time, event=event, overwrite=overwrite,
         )  # fmt: skip
 
     @classmethod

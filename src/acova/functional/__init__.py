@@ -16,6 +16,7 @@ from acova.functional.correlation import (
     remaining_correlation,
     remaining_loadings,
 )
+from acova.functional.evidence import log_evidence
 from acova.functional.fusion import (
     Fused,
     fuse,
@@ -32,6 +33,7 @@ from acova.functional.mixture import (
     distant_log_responsibilities,
     expected_kl_to_components,
     kl_assignment,
+    known_log_responsibilities,
     log_joint,
     log_responsibilities,
     mixture_scale,
@@ -70,8 +72,10 @@ __all__ = [
     "group_means",
     "kl_assignment",
     "kl_diagonal",
+    "known_log_responsibilities",
     "log_constant",
     "log_density",
+    "log_evidence",
     "log_joint",
     "log_responsibilities",
     "low_rank_correlation",

@@ -3,7 +3,7 @@
 Tables rarely come as a program wants them. In this folder the expression matrix has its samples in columns, as most
 repositories store it; the protein lab spelled the names of the samples in its own way and put them into the third
 column; the clinic sent a workbook with several sheets. No file has to be edited: a few options state how to read them.
-The contents are messy, too: expression comes as raw counts, cells of the laboratory are empty, and the patients come
+What they hold is messy, too: expression comes as raw counts, cells of the laboratory are empty, and the patients come
 from two hospitals whose devices differ.
 """
 
@@ -99,29 +99,34 @@ for view, names in data.matches.items():
     print(f"{view}: {len(names)} names were matched loosely, such as {label!r} as {new!r}")
 
 # %% [markdown]
-# `inspect_data` now also shows how many cells are empty, and that a view holds counts. Empty cells are left out one by
-# one. Counts are brought to the same depth with `standardize="counts"`. The hospital is no view. Given as a covariate,
-# it keeps the clusters from following the devices; on the command line that is `--covariates people.csv`.
+# `inspect` also says that a view holds counts, and how many cells are empty. Empty cells are left out one by one;
+# counts are brought to the same depth (`standardize="counts"`). The hospital is no view: it is given as a covariate, so
+# that the clusters are not those of its devices. On the command line: `--covariates people.csv`.
 
 # %%
 after = inspect_data(study, **options, covariates=people)
 print(after.views[["samples", "empty", "looks_like"]])
 scaling = dict.fromkeys(data.views.names, "auto") | {"expression": "counts"}
-truth = pd.Series(group, patients)
-for told in (None, people):
-    settings = [{"standardize": scaling, "n_init": 1, "random_state": seed, **SMALL} for seed in SEEDS]
-    models = [ACOVA(3, **each).fit(data.views, covariates=told) for each in settings]
-    scores = [clustering_accuracy(truth[model.index_], model.labels_) for model in models]
-    name = "without" if told is None else "with"
-    print(
-        f"{name} the hospital: accuracy {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} over {len(scores)} seeds"
-    )
+truth, south = pd.Series(group, patients), (people["hospital"] == "south").astype(int)
+models = {}
+for name, covariates in (("without", None), ("with", people)):
+    models[name] = [
+        ACOVA(3, standardize=scaling, n_init=1, random_state=seed, **SMALL).fit(data.views, covariates=covariates)
+        for seed in SEEDS
+    ]
+    scores = [
+        [clustering_accuracy(labels[model.index_], model.labels_) for labels in (truth, south)]
+        for model in models[name]
+    ]
+    means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)
+    groups, hospitals = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(means, spreads, strict=True))
+    print(f"{name} the hospital: groups {groups}, hospitals {hospitals}")
 
 # %% [markdown]
 # From here on everything is as for clean tables. The figure shows which samples have which views.
 
 # %%
 figure, axis = plt.subplots(figsize=(5.5, 4))
-MissingDisplay.from_estimator(models[0], ax=axis)
+MissingDisplay.from_estimator(models["with"][0], ax=axis)
 figure.tight_layout()
 folder.cleanup()

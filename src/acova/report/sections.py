@@ -71,11 +71,7 @@ def _views(result: Result) -> dict[str, Any]:
         else name
         for name, levels in getattr(model, "covariates_", {}).items()
     }
-    return {
-        "views": views,
-        "covariates": list(covariates.values()),
-        "missing": _patterns(model),
-    }
+    return {"views": views, "covariates": list(covariates.values()), "missing": _patterns(model)}
 
 
 def _patterns(model: Any) -> dict[str, Any]:

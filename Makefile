@@ -14,8 +14,8 @@ help:
 	@echo "make soak   half an hour of faults; SECONDS=600 for less, ONLY=\"kills disk\" for some; docs/reliability.md"
 	@echo "make bench-speed  seconds per run and epoch on this machine, and how they grow"
 	@echo "make bench-scale  five million samples from disk in bounded memory"
-	@echo "make docs   the documentation as a site, in site/"
-	@echo "make gallery  run the examples again and write their pages"
+	@echo "make docs   the documentation as a site, in site/; examples that changed are executed"
+	@echo "make gallery  execute all examples and write their pages"
 	@echo "make wheel  the package in dist/, installed into an empty environment that runs the demonstration"
 	@echo "make release-check  version, changelog, licences, wheel, sdist and documentation of a release"
 	@echo "make lint   style, types and import contracts only"
@@ -30,12 +30,13 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/acova demo --out demo --force
 
-# A warning is an error: a link that leads nowhere, a page that is not in the navigation.
+# Examples that changed are executed first. A warning is an error: a link that leads nowhere, a page that is not listed.
 docs: $(READY)
+	$(BIN)/python docs/_site/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 gallery: $(READY)
-	$(BIN)/python docs/_site/gallery.py
+	$(BIN)/python docs/_site/gallery.py --again
 
 wheel: $(READY)
 	rm -rf dist build/empty

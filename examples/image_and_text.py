@@ -4,13 +4,16 @@ Handwritten digits as pictures, and a caption for some of them: people wrote wha
 items lost the picture, a third never got a caption.
 """
 
-# %%
-# The pictures come with scikit-learn. Captions are made of words that fit a digit's shape, and of noise.
+# %% [markdown]
+# The pictures come with scikit-learn. Captions are drawn from words that fit the shape of the digit and from words that
+# mean nothing.
 
+# %%
 import os
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -19,10 +22,11 @@ from acova.metrics import clustering_accuracy
 from acova.plots import LatentDisplay
 
 QUICK = "ACOVA_QUICK" in os.environ
+SEEDS = range(2 if QUICK else 3)
 SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 pictures, digit = load_digits(return_X_y=True)
-pictures, digit = (pictures[:200], digit[:200]) if QUICK else (pictures[:1000], digit[:1000])
+pictures, digit = (pictures[:200], digit[:200]) if QUICK else (pictures[:600], digit[:600])
 shapes = [
     ["round", "hole", "circle"], ["straight", "thin", "stroke"], ["curve", "base", "swan"], ["curves", "bumps", "open"],
     ["corner", "cross", "stroke"], ["hat", "curve", "belly"], ["hole", "tail", "round"], ["corner", "straight", "roof"],
@@ -32,10 +36,11 @@ noise = ["ink", "paper", "scan", "grey", "small", "large", "blurred", "fine"]
 captions = [" ".join([*rng.choice(shapes[d], 2), *rng.choice(noise, 2)]) for d in digit]
 print(captions[:3])
 
-# %%
-# Words become numbers before they reach the model, with any vectoriser you like. Each third of the items lacks a view:
-# a row of NaN says so.
+# %% [markdown]
+# Any vectoriser turns the captions into numbers. A third of the items lack the picture, a third lack the caption: a row
+# of NaN is a missing view.
 
+# %%
 text = TfidfVectorizer().fit_transform(captions).toarray()
 image = pictures / 16.0
 third = rng.integers(3, size=len(digit))
@@ -43,21 +48,32 @@ image[third == 0] = np.nan
 text[third == 1] = np.nan
 views = {"image": image, "text": text}
 
-# %%
-# One model for all: items with both views tie the two together, the others are placed by the view they have.
-
-model = ACOVA(10, random_state=0, **SMALL).fit(views)
-print(f"accuracy, all items: {clustering_accuracy(digit, model.labels_):.3f}")
-for name, rows in {"caption only": third == 0, "picture only": third == 1, "both": third == 2}.items():
-    agree = clustering_accuracy(digit[rows], model.labels_[rows])
-    print(f"{name}: accuracy {agree:.3f}, mean confidence {model.probabilities_[rows].max(axis=1).mean():.2f}")
+# %% [markdown]
+# One model clusters all items. Items with both views connect the two; the others are assigned by the view they have.
+# Means over three seeds.
 
 # %%
-# What drove each item? View weights sum to one over the views an item has.
+models = [ACOVA(10, random_state=seed, **SMALL).fit(views) for seed in SEEDS]
+kinds = {"all items": third >= 0, "caption only": third == 0, "picture only": third == 1, "both": third == 2}
+scores = [
+    {
+        "items": name,
+        "accuracy": clustering_accuracy(digit[rows], model.labels_[rows]),
+        "confidence": model.probabilities_[rows].max(axis=1).mean(),
+    }
+    for model in models
+    for name, rows in kinds.items()
+]
+pd.DataFrame(scores).groupby("items", sort=False).agg(["mean", "std"]).round(3)
 
+# %% [markdown]
+# How much did each view count? View weights sum to one over the views an item has. Means over the items with both views
+# and over the seeds, then the map of the first seed.
+
+# %%
 both = third == 2
-for name, weight in zip(model.view_names_, model.view_weights_[both].mean(axis=0), strict=True):
-    print(f"{name}: mean weight {weight:.2f} where both are there")
+weights = np.mean([model.view_weights_[both].mean(axis=0) for model in models], axis=0)
+print(dict(zip(models[0].view_names_, weights.round(2).tolist(), strict=True)))
 figure, axis = plt.subplots(figsize=(6, 5))
-LatentDisplay.from_estimator(model, views, ax=axis)
+LatentDisplay.from_estimator(models[0], views, ax=axis)
 figure.tight_layout()

@@ -2,12 +2,13 @@
 
 Tables rarely come as a program wants them. In this folder the expression matrix has its samples in columns, as most
 repositories store it; the protein lab spelled the names of the samples in its own way and put them into the third
-column; the clinic sent a workbook with several sheets. No file is edited: a few words say how they are to be read.
+column; the clinic sent a workbook with several sheets. No file has to be edited: a few options state how to read them.
 """
 
-# %%
+# %% [markdown]
 # Three groups of patients, four tables. Everything is written to a folder the way it might arrive.
 
+# %%
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from acova.metrics import clustering_accuracy
 from acova.plots import MissingDisplay
 
 QUICK = "ACOVA_QUICK" in os.environ
+SEEDS = range(2 if QUICK else 5)
 SMALL = {"hidden": (32,), "epochs": 2, "training": Training(pretrain_epochs=2, warmup_epochs=2)} if QUICK else {}
 rng = np.random.default_rng(0)
 patients = pd.Index([f"PAT-{i:03d}" for i in range(240)], name="patient")
@@ -58,41 +60,45 @@ with pd.ExcelWriter(study / "clinic.xlsx") as book:
     some(assay(6, 4, "scan"), 0.7).to_excel(book, sheet_name="imaging")
 print(sorted(file.name for file in study.iterdir()))
 
-# %%
-# What is understood of it as it is? Nothing fits together: no sample of one table is found in another. The messages say
-# why, and which words help.
+# %% [markdown]
+# How are these files read without any options? Nothing fits together: no sample of one table is found in another. The
+# messages say why, and which options help.
 
+# %%
 found = inspect_data(study)
-print(found.views)
+print(found.views[["columns", "samples"]])
 for one in found.findings:
     if one.stops or one.kind in ("disjoint", "kinds"):
         print(f"- {one.view} {one.column}: {one.text}")
 
-# %%
-# So: turn the expression table, take the column called patient for the names, leave out what is no measurement, and do
-# not mind capitals and blanks. On the command line the words are the same: `acova fit study --transpose expression
-# --id-column patient --drop protein:plate --drop protein:well --match-ids loosely --clusters 3 --out run`. The run
-# remembers them, so that `acova predict run new_study` reads new data in the same way.
+# %% [markdown]
+# So transpose the expression table, take the names from the column `patient`, leave out columns that are no
+# measurements, and ignore capitals and blanks in names. The options have the same names on the command line: `acova fit
+# study --transpose expression --id-column patient --drop protein:plate --drop protein:well --match-ids loosely
+# --clusters 3 --out run`. The run remembers them, so that `acova predict run new_study` reads new data in the same way.
 
-words = {
+# %%
+options = {
     "transpose": "expression",
     "id_column": "patient",
     "drop": ["protein:plate", "protein:well"],
     "match_ids": "loosely",
 }
-data = read_views(study, **words)
+data = read_views(study, **options)
 print(data.views)
 for view, names in data.matches.items():
     label, new = next(iter(names.items()))
     print(f"{view}: {len(names)} names were matched loosely, such as {label!r} as {new!r}")
 
-# %%
-# From here on everything is as for clean tables.
+# %% [markdown]
+# From here on everything is as for clean tables. The figure shows which samples have which views.
 
-model = ACOVA(3, n_init=1, random_state=0, **SMALL).fit(data.views)
+# %%
+models = [ACOVA(3, n_init=1, random_state=seed, **SMALL).fit(data.views) for seed in SEEDS]
 truth = pd.Series(group, patients.str.casefold())
-print(f"accuracy: {clustering_accuracy(truth[model.index_.str.casefold()], model.labels_):.3f}")
+scores = [clustering_accuracy(truth[model.index_.str.casefold()], model.labels_) for model in models]
+print(f"accuracy {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} over {len(scores)} seeds")
 figure, axis = plt.subplots(figsize=(5.5, 4))
-MissingDisplay.from_estimator(model, ax=axis)
+MissingDisplay.from_estimator(models[0], ax=axis)
 figure.tight_layout()
 folder.cleanup()

@@ -137,6 +137,8 @@ def test_what_is_no_share_is_refused(acova):
         ("/tmp/latent_dim/run exists", "/tmp/latent_dim/run exists"),
         ("the alpha of a view", "the alpha of a view"),
         ("balance=False", "--balance false"),
+        ("(in files, match_ids='loosely' joins names)", "(--match-ids loosely joins names)"),
+        ("transpose it (frame.T; files: transpose)", "transpose it (--transpose VIEW)"),
         (
             "holes='refuse' does not allow; leave them out (holes='keep', --holes keep).",
             "--holes refuse does not allow; leave them out (--holes keep).",
@@ -237,3 +239,28 @@ def test_predict_treats_empty_cells_as_the_fit_did(acova, toy, tmp_path):
     _, _, err = acova("predict", tmp_path / "run", data, "--out", tmp_path / "no.csv")
     assert "must have the columns it was fitted with; unexpected ['frow']. Leave out what is unexpected" in err
     assert "(on the command line: --drop frow)" in err
+
+
+# --- what was said is not said again ------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default::acova.base.DataWarning")
+def test_predict_and_report_read_as_the_fit_did_and_repeat_no_warning(acova, tmp_path):
+    rng, group = np.random.default_rng(0), np.arange(60) % 3
+    names = pd.Index([f"P{i:03d}" for i in range(60)], name="patient")
+    study = tmp_path / "study"
+    study.mkdir()
+    rna = pd.DataFrame(5 * rng.normal(size=(3, 6))[group] + rng.normal(size=(60, 6)), names).add_prefix("gene")
+    rna.assign(plate=np.arange(60) % 4).rename({"P007": "p007"}).to_csv(study / "rna.csv")
+    clinic = pd.DataFrame({"age": 50.0 + 9 * group + rng.normal(size=60), "crp": rng.normal(size=60)}, names)
+    clinic.iloc[:5, 1] = -999
+    clinic.to_csv(study / "clinic.csv")
+    code, _, err = acova("fit", study, "--out", tmp_path / "run", *FIT, "--drop", "rna:plate")
+    assert code == 0
+    assert err.count("differs from those of other views only in capitals") == 1
+    assert err.count("column 'crp' has 5 cells that are -999") == 1
+    code, _, err = acova("predict", tmp_path / "run", study, "--out", tmp_path / "new.csv")
+    assert (code, err) == (0, "Read as in the fit: --drop rna:plate\n")
+    labels = pd.read_csv(tmp_path / "run" / "labels.csv", index_col="sample")["label"]
+    pd.testing.assert_series_equal(pd.read_csv(tmp_path / "new.csv", index_col="sample")["label"], labels)
+    assert acova("report", tmp_path / "run", "--data", study)[::2] == (0, "")

@@ -1,4 +1,5 @@
 import ast
+import doctest
 import inspect
 import os
 import re
@@ -101,6 +102,22 @@ def test_every_public_class_and_function_is_in_the_reference(entries, module):
             assert paths & set(entries), f"{module}.{name} has no entry in docs/api"
 
 
+@pytest.mark.parametrize("module", [name for name in PUBLIC if name not in ("acova.bench", "acova.functional")])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
+def test_the_examples_of_docstrings_give_what_they_say(module):
+    home = import_module(module)
+    finder, runner = (
+        doctest.DocTestFinder(recurse=False),
+        doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE),
+    )
+    for name in home.__all__:
+        value = getattr(home, name)
+        if (inspect.isclass(value) or inspect.isfunction(value)) and (module == "acova" or not hasattr(acova, name)):
+            for example in finder.find(value, name, globs={}):
+                runner.run(example)
+    assert runner.summarize(verbose=False).failed == 0
+
+
 def test_what_authors_of_methods_need_is_in_the_reference(entries):
     assert set(FOR_AUTHORS) <= set(entries)
 
@@ -112,6 +129,25 @@ def test_the_reference_has_every_setting_of_a_method_with_its_default(entries, m
     stated = {name: ast.literal_eval(default) for name, *_, default in (row for row in cells if len(row) == 4)}
     signature = inspect.signature(getattr(acova, method))
     assert stated == {name: parameter.default for name, parameter in signature.parameters.items()}
+
+
+def test_the_reference_names_paths_that_can_be_imported(entries):
+    private = [path for path in entries if "._" in path]
+    assert not private
+    for home in map(import_module, PUBLIC):
+        for name in getattr(home, "__all__", ()):
+            value = getattr(home, name)
+            long = f"{getattr(value, '__module__', '')}.{name}"
+            assert long not in entries or long == f"{home.__name__}.{name}", f"{long} has a shorter path"
+
+
+@pytest.mark.parametrize(("method", "setting"), [("ACOVA", "n_init"), ("ACOVA", "hidden"), ("Training", "temperature")])
+def test_the_reference_says_what_a_default_of_none_stands_for(entries, method, setting):
+    rows = re.findall(r'<tr class="doc-section-item">(.*?)</tr>', entries[f"acova.{method}"], flags=re.DOTALL)
+    text = next(unescape(re.sub("<[^>]+>", "", row)) for row in rows if f"<code>{setting}</code>" in row)
+    for recipe in RECIPES:
+        value = (OTHERWISE | RECIPES[recipe])[setting]
+        assert re.search(rf"{re.escape(repr(value))} \([\w, ]*{recipe}[\w, ]*\)", text), text
 
 
 def rows_of(heading):

@@ -1,4 +1,7 @@
+import base64
 import importlib.util
+import io
+import json
 import os
 import re
 import runpy
@@ -6,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from acova.functional import Batch, correlation_matrix
 from acova.networks import MultiViewVAE
@@ -99,21 +104,51 @@ def gallery():
     return module
 
 
+GALLERY = gallery()
+
+
 def test_every_example_is_in_the_gallery():
-    assert {*gallery().NAMES, "acova_in_200_lines", "add_a_method"} == {path.stem for path in EXAMPLES.glob("*.py")}
+    assert {*GALLERY.NAMES, "acova_in_200_lines", "add_a_method"} == {path.stem for path in EXAMPLES.glob("*.py")}
+    index = (EXAMPLES.parent / "docs" / "gallery" / "index.md").read_text()
+    for name in GALLERY.NAMES:
+        assert f"[![](../images/gallery/{name}_thumbnail.png)]({name}.md)" in index
 
 
-@pytest.mark.parametrize("name", gallery().NAMES)
+@pytest.fixture
+def breast_tumours(monkeypatch):
+    """Stand in for the file that the example downloads."""
+    rdata, xarray = pytest.importorskip("rdata"), pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+
+    def part(first, last, names):
+        group, rows = np.arange(first, last) % 3, [f"A{i:03d}" for i in range(first, last)]
+        found = {
+            name: xarray.DataArray(
+                rng.normal(size=(last - first, 6)) + 3 * group[:, None],
+                {"r": rows, "c": [f"{name}{i}" for i in range(6)]},
+            )
+            for name in names
+        }
+        return found | {"subtype": np.array(["Basal", "Her2", "LumA"])[group]}
+
+    data = {"data.train": part(0, 40, ("mirna", "mrna", "protein")), "data.test": part(40, 60, ("mirna", "mrna"))}
+    monkeypatch.setattr("pooch.retrieve", lambda url, **_: url)
+    monkeypatch.setattr(rdata, "read_rda", lambda _: {"breast.TCGA": data})
+
+
+@pytest.mark.parametrize("name", GALLERY.NAMES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
-def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, capsys):
+def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, request):
     plt = pytest.importorskip("matplotlib.pyplot")
+    if name == "multi_omics":
+        request.getfixturevalue("breast_tumours")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ACOVA_QUICK", "1")
     monkeypatch.setattr(plt, "show", lambda: None)
     plt.switch_backend("agg")
     try:
-        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-        assert "accuracy" in capsys.readouterr().out
+        space = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        assert len(space["scores"])
         assert len(plt.get_fignums()) == 1
         assert plt.gcf().axes, "the figure is blank"
     finally:
@@ -121,16 +156,59 @@ def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", gallery().NAMES)
+def test_an_example_without_its_data_says_what_it_needs(monkeypatch):
+    pytest.importorskip("rdata")
+
+    def offline(url, **_):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("pooch.retrieve", offline)
+    with pytest.raises(SystemExit, match=r"needs https://github\.com/mixOmicsTeam.* could not be downloaded: no route"):
+        runpy.run_path(str(EXAMPLES / "multi_omics.py"), run_name="__main__")
+
+
+@pytest.mark.parametrize("name", GALLERY.NAMES)
 def test_the_gallery_shows_the_examples_as_they_are(name):
-    """A page that lags behind is written again by ``make gallery``."""
-    page = (EXAMPLES.parent / "docs" / "gallery" / f"{name}.md").read_text()
-    title, introduction, parts = gallery().cells((EXAMPLES / f"{name}.py").read_text())
-    assert page.startswith(f"# {title}\n\n{introduction}\n")
-    for prose, code in parts:
-        assert f"{prose}\n\n```py\n{code}\n```" in page
-    for image in re.findall(r"\]\(\.\./(images/[^)]+)\)", page):
-        assert (EXAMPLES.parent / "docs" / image).stat().st_size > 5_000, f"{image} is blank"
+    """A page that lags behind is written again by ``make docs``."""
+    pytest.importorskip("jupytext")
+    docs = EXAMPLES.parent / "docs"
+    page, notebook = (docs / "gallery" / f"{name}.md").read_text(), GALLERY.notebook(name)
+    stored = json.loads((docs / "gallery" / f"{name}.ipynb").read_text())
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in stored["cells"]]
+    assert cells == [(cell.cell_type, cell.source) for cell in notebook.cells]
+    for cell in notebook.cells:
+        assert (cell.source if cell.cell_type == "markdown" else f"```py\n{cell.source}\n```") in page
+    images = re.findall(r"\]\(\.\./(images/[^)]+)\)", page)
+    assert images
+    for image in (*images, f"images/gallery/{name}_thumbnail.png"):
+        assert (docs / image).stat().st_size > 5_000, f"{image} is blank"
+
+
+def test_a_page_shows_what_a_notebook_printed_and_drew(tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setattr(GALLERY, "FIGURES", tmp_path)
+    png = io.BytesIO()
+    Image.new("RGB", (30, 20), "red").save(png, "png")
+    outputs = [
+        nbformat.v4.new_output("stream", name="stdout", text="printed\n"),
+        nbformat.v4.new_output("stream", name="stderr", text="a warning of this machine"),
+        nbformat.v4.new_output(
+            "display_data", {"text/html": "<style scoped>a</style>\n\n<b>table</b>", "text/plain": "x"}
+        ),
+        nbformat.v4.new_output("execute_result", {"text/plain": "3"}),
+        nbformat.v4.new_output("display_data", {"image/png": base64.b64encode(png.getvalue()).decode()}),
+    ]
+    cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("f()", outputs=outputs)]
+    page = GALLERY.page("mine", nbformat.v4.new_notebook(cells=cells))
+    assert page.startswith("# Title\n\n[Notebook](mine.ipynb){")
+    body = page.split("```py\nf()\n```\n\n")[1]
+    assert body == (
+        '```text\nprinted\n```\n\n<div class="output">\n<b>table</b>\n</div>\n\n```text\n3\n```\n\n'
+        "![The figure of this cell](../images/gallery/mine_0.png)\n"
+    )
+    for name, size in {"mine_0": (30, 20), "mine_thumbnail": GALLERY.THUMBNAIL}.items():
+        with Image.open(tmp_path / f"{name}.png") as image:
+            assert image.size == size
 
 
 def test_the_added_method_runs():

@@ -19,7 +19,7 @@ from acova.base.html import html_table
 from acova.data import inspect_data
 from acova.metrics import clustering_accuracy
 from acova.plots import CalibrationDisplay, ClusterDisplay, MissingDisplay
-from acova.training.progress import Lines, progress_bar
+from acova.training.progress import Lines, of_runs, progress_bar
 from conftest import SMALL
 
 
@@ -131,9 +131,27 @@ def test_logs_get_a_line_for_each_phase(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert re.sub(r"\d+ s", "0 s", err).splitlines() == [
-        "ACOVA warmup of 2 runs: epoch 2 of 2, loss 3, 0 s",
-        "ACOVA train of 2 runs: epoch 5 of 5, loss 3, 0 s",
+        "ACOVA warmup: epoch 2 of 2, loss 3, 0 s",
+        "ACOVA train: epoch 5 of 5, loss 3, 0 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [([1], "train, run 2 of 5"), ([0, 1, 2], "train, runs 1 to 3 of 5"), ([0, 3], "train, runs 1, 4 of 5")],
+)
+def test_reports_name_the_runs_that_train_together(numbers, said):
+    phases = []
+    of_runs(lambda phase, *_: phases.append(phase), numbers, 5)("train", 1, 2, [])
+    assert phases == [said]
+    assert of_runs(print, [0], 1) is print  # a single run needs no number
+    assert of_runs(None, numbers, 5) is None
+
+
+def test_each_run_of_a_consensus_has_its_lines(toy, capsys):
+    ACOVA.from_settings(3, **SMALL | {"n_init": 3, "consensus": True}, verbose=True).fit(toy[0])
+    lines = re.findall(r"ACOVA train, run (\d) of 3: epoch", capsys.readouterr().err)
+    assert sorted(lines) == ["1", "2", "3"]
 
 
 def test_more_lines_on_request_and_one_for_a_fit_that_stopped_early(capsys):

@@ -24,7 +24,7 @@ EXTRAS = {
     "survival": ("lifelines",),
     "bench": ("imml",),
     "dask": ("distributed",),
-    "docs": ("mkdocs",),
+    "docs": ("mkdocs", "jupytext", "nbclient", "rdata"),
 }
 HIDE = """
 import json, sys

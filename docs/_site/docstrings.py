@@ -1,12 +1,15 @@
 """Types and defaults of the reference as the docstrings and the signatures have them.
 
-The parser of numpydoc takes the first of ``{"a", "b"}`` for the default, and forgets what stands behind the braces.
+The parser of numpydoc takes the first of ``{"a", "b"}`` for the default, and forgets what stands behind the braces. A
+setting whose default None stands for the value of a recipe gets these values in its description.
 """
 
 import re
 from typing import Any
 
 import griffe
+
+from acova.estimators.recipes import OTHERWISE, RECIPES
 
 
 class AsWritten(griffe.Extension):
@@ -23,10 +26,13 @@ class AsWritten(griffe.Extension):
         if owner.docstring is None or not (owner.is_class or owner.is_function):
             return
         types = dict(re.findall(r"^(\w[\w, ]*) : (.+)$", owner.docstring.value, flags=re.MULTILINE))
+        follows_recipe = owner.is_class and (owner.name == "Training" or "recipe" in owner.parameters)
         for section in owner.docstring.parsed:
             if section.kind is griffe.DocstringSectionKind.parameters:
                 for parameter in section.value:
                     self._rewrite(parameter, types, owner.parameters)
+                    if follows_recipe and parameter.value == "None":
+                        parameter.description += resolved(parameter.name)
 
     @staticmethod
     def _rewrite(parameter: Any, types: dict[str, str], signature: Any) -> None:
@@ -35,3 +41,16 @@ class AsWritten(griffe.Extension):
             parameter.annotation = written.removesuffix(", optional")
         if parameter.name in signature:
             parameter.value = signature[parameter.name].default
+
+
+def resolved(name: str) -> str:
+    """Return the sentence that says what the default None of a setting stands for, or nothing."""
+    values: dict[str, list[str]] = {}
+    for recipe in ("shared", "robust", "paper"):
+        filled = OTHERWISE | RECIPES[recipe]
+        if name in filled:
+            values.setdefault(repr(filled[name]), []).append(recipe)
+    if not values:
+        return ""
+    said = ", ".join(f"`{value}` ({', '.join(recipes)})" for value, recipes in values.items())
+    return f"\n\n*None: the value of the [recipe](../settings.md#recipes):* {said}."

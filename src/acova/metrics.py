@@ -30,8 +30,13 @@ def clustering_scores(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, float]:
         ``nmi`` (mutual information over the arithmetic mean of the entropies), ``ari`` (adjusted Rand
         index), ``purity`` (share of samples in their cluster's largest class).
 
+    See Also
+    --------
+    clustering_accuracy : The first of these scores alone.
+
     Examples
     --------
+    >>> from acova.metrics import clustering_scores
     >>> scores = clustering_scores(["a", "a", "b", "b"], [7, 7, 3, 7])
     >>> scores["acc"], scores["purity"]
     (0.75, 0.75)
@@ -46,14 +51,25 @@ def clustering_scores(y_true: ArrayLike, y_pred: ArrayLike) -> dict[str, float]:
 
 
 def clustering_accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Return the share of samples that agree under the best one-to-one matching (Hungarian method)."""
+    """Return the share of samples that agree under the best one-to-one matching (Hungarian method).
+
+    See Also
+    --------
+    clustering_scores : ACC, NMI, ARI and purity together.
+    matched : The clusters under the numbers of the classes.
+    """
     true, pred = _checked(y_true, y_pred)
     counts = contingency_matrix(true, pred)
     return float(counts[linear_sum_assignment(counts, maximize=True)].sum() / true.size)
 
 
 def matched(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.bool_]:
-    """Return, (n_samples,), whether each sample agrees under the matching that `clustering_accuracy` scores."""
+    """Return, (n_samples,), whether each sample agrees under the matching that `clustering_accuracy` scores.
+
+    See Also
+    --------
+    clustering_accuracy : The share of samples that match.
+    """
     true, pred = _checked(y_true, y_pred)
     counts = contingency_matrix(true, pred)
     partner = np.full(counts.shape[1], -1)
@@ -63,7 +79,12 @@ def matched(y_true: ArrayLike, y_pred: ArrayLike) -> NDArray[np.bool_]:
 
 
 def purity(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Return the share of samples that belong to the largest class of their cluster."""
+    """Return the share of samples that belong to the largest class of their cluster.
+
+    See Also
+    --------
+    clustering_scores : ACC, NMI, ARI and purity together.
+    """
     true, pred = _checked(y_true, y_pred)
     return float(contingency_matrix(true, pred).max(axis=0).sum() / true.size)
 

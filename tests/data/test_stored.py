@@ -215,7 +215,7 @@ def test_null_rows_of_parquet_are_missing_whatever_the_types_of_the_columns(tmp_
         {
             "whole": pa.array([None if i % 3 == 0 else i for i in range(N)], pa.int64()),
             "truth": pa.array([None if i % 3 == 0 else i % 2 == 0 for i in range(N)]),
-            "half": pa.array([None if i % 3 == 0 else 0.5 for i in range(N)], pa.float16()),
+            "half": pa.array([None if i % 3 == 0 else np.float16(0.5) for i in range(N)], pa.float16()),
         }
     )
     stored = StoredViews.of({"t": write_parquet(tmp_path / "t.parquet", table), "full": np.ones((N, 1))})

@@ -80,8 +80,8 @@ def cluster_calibration(y: ArrayLike, probabilities: ArrayLike) -> dict[str, flo
     dict
         ``brier``: mean squared distance of the probabilities to 1 for the sample's class and 0 for the others, summed
         over clusters (0 to 2). ``ece``: expected calibration error of the largest probability in ten equal bins.
-        ``auroc``: how well that probability tells right from wrong labels; NaN where all are right or all are wrong.
-        ``confidence``: its mean.
+        ``auroc``: how well that probability separates right from wrong labels; NaN where all are right or all are
+        wrong. ``confidence``: its mean.
     """
     classes, shares = np.asarray(y), np.asarray(probabilities, dtype=np.float64)
     labels, confidence = shares.argmax(axis=1), shares.max(axis=1)

@@ -87,7 +87,7 @@ def cluster_count(text: str) -> int | str:
         raise OptionError(msg) from None
 
 
-def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None) -> "tuple[Any, NDArray[Any] | None]":
+def load(data: str, reading: "Reading", *, stream: bool, model: Any = None) -> "tuple[Any, NDArray[Any] | None]":
     """Return the views and, where they are known, the classes of the samples; say which names were matched loosely.
 
     Parameters
@@ -98,14 +98,15 @@ def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None)
         How tables are read.
     stream : bool
         Whether the rows stay on disk.
-    categories : dict, optional
-        Of a fitted model.
+    model : estimator, optional
+        The fitted model that the data are for: its categories are used, and its samples are not warned of again.
     """
     from acova.data import StoredViews, dataset_names, load_dataset
     from acova.data.census import Census
     from acova.data.files.formats import read_dataset
     from acova.data.matching import match_texts
 
+    known = () if model is None else (model.categories_, model.index_)
     given = reading.given()
     if stream:
         given = {name: value for name, value in given.items() if (name, value) != ("holes", "refuse")}
@@ -119,7 +120,7 @@ def load(data: str, reading: "Reading", *, stream: bool, categories: Any = None)
         if reading.holes == "refuse":
             Census.of(stored).refuse_empty_cells(stored)
         return stored, None
-    dataset = load_dataset(data) if data in dataset_names() else read_dataset(existing(data), reading, categories)
+    dataset = load_dataset(data) if data in dataset_names() else read_dataset(existing(data), reading, *known)
     for name, text in match_texts(dataset.matches):
         say(f"View {name!r}: {text}.", error=True)
     return dataset.views, dataset.labels

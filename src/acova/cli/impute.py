@@ -60,7 +60,7 @@ def impute(
         "match_ids": match_ids, "holes": holes, "layer": layer,
     }  # fmt: skip
     reading = reading_as_fitted("impute", given, {} if data in dataset_names() else model.provenance_)
-    views, _ = load(data, reading, stream=False, categories=model.categories_)
+    views, _ = load(data, reading, stream=False, model=model)
     if calibrate:
         model.calibrate_imputation(views)
         show(_error_table(model.imputation_report()))

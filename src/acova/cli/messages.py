@@ -16,7 +16,8 @@ _OWN = {
 }  # fmt: skip
 _PHRASES = {
     "overwrite=True": "--force", "call calibrate_imputation(X)": "add --calibrate",
-    "return_std and quantiles": "--std and --quantiles",
+    "return_std and quantiles": "--std and --quantiles", "in files, match_ids='loosely'": "--match-ids loosely",
+    "(frame.T; files: transpose)": "(--transpose VIEW)",
 }  # fmt: skip
 _QUOTED = r"(?<![\w/'\"\\.-])"
 """Where no name of a file, column or view can be."""

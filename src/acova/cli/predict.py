@@ -86,7 +86,7 @@ def predict(
         _annotate(model, Path(data), out, layer or model.provenance_.get("layer"))
         return
     reading = reading_as_fitted("predict", given, {} if stream or data in dataset_names() else model.provenance_)
-    views, _ = load(data, reading, stream=stream, categories=model.categories_)
+    views, _ = load(data, reading, stream=stream, model=model)
     sizes: list[pd.DataFrame] = []
     with new_file(out) as part:
         write_table(part, _counted(model.iter_assignments(views), sizes))

@@ -19,7 +19,11 @@ def report(
     ] = None,
     covariates: Annotated[
         Path | None,
-        typer.Option(help="Table with columns to colour the map by; its first column has the names of the samples."),
+        typer.Option(help="Table of what else is known of the samples; its first column has their names."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of --covariates: how long a sample was observed.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Column of --covariates: 1 if the event came at that time, 0 if censored.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="The data of the fit: the map can be coloured by the main features.")
@@ -41,8 +45,9 @@ def report(
         choices |= {"compare": load_method(compare, device="cpu"), "compare_name": str(compare)}
     if covariates is not None:
         choices["covariates"] = _table(covariates)
+    choices |= {"time": time, "event": event}
     if data is not None:
-        choices["views"] = _views(data, model.provenance_)
+        choices["views"] = _views(data, model)
     if numbers is not None:
         check_output(numbers)
     result = make_result(model, **choices)
@@ -63,10 +68,11 @@ def _table(path: Path) -> Any:
     return table
 
 
-def _views(data: str, provenance: dict[str, Any]) -> Any:
+def _views(data: str, model: Any) -> Any:
     """Return the views of a fit, read as it read them."""
     from acova.cli.arguments import READING, load, reading_of
     from acova.data import dataset_names
 
-    words = {} if data in dataset_names() else {name: provenance[name] for name in READING if provenance.get(name)}
-    return load(data, reading_of("report", **words), stream=False)[0]
+    fitted = {} if data in dataset_names() else model.provenance_
+    words = {name: fitted[name] for name in READING if fitted.get(name)}
+    return load(data, reading_of("report", **words), stream=False, model=model)[0]

@@ -42,7 +42,7 @@ class ClusterNumbers:
     Attributes
     ----------
     n_clusters : int
-        The choice; 1 where no clusters are told from chance.
+        The choice; 1 where no clusters can be distinguished from chance.
     reason : str
         The choice in words.
     p_value : float

@@ -39,6 +39,11 @@ class Survival:
         (Greenwood's variance of log(-log)). Every curve starts at time 0.
     n_left_out : int
         Training samples without time or event.
+
+    See Also
+    --------
+    acova.ACOVA.compare : Makes it.
+    acova.plots.SurvivalDisplay : Draws the curves.
     """
 
     chi2: float

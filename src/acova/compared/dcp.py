@@ -188,6 +188,10 @@ class DCP(DeepClusterer):
     -----
     `score` is minus the mean objective per sample (see `objective_`): there is no generative model whose evidence it
     could bound.
+
+    See Also
+    --------
+    ACOVA : Learns one latent space from the views that samples have.
     """
 
     method = ContrastivePrediction()

@@ -158,6 +158,11 @@ class DVIMC(DeepClusterer):
     ----------
     labels_, probabilities_, agreement_, view_weights_, weights_, means_, variances_, history_, objective_, network_
         As for `ACOVA`.
+
+    See Also
+    --------
+    ACOVA : The same with learned correlations of the views' errors.
+    CoDE : A fusion by conflict of the views.
     """
 
     method = ProductOfExperts()

@@ -163,6 +163,10 @@ class MVP(DeepClusterer):
     -----
     `score` is minus the mean objective per sample (see `objective_`): the divergences between exchanged estimates are
     not those of a bound on the evidence.
+
+    See Also
+    --------
+    ACOVA : Learns one latent space from the views that samples have.
     """
 
     method = ViewPermutation()

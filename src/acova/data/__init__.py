@@ -1,9 +1,10 @@
-"""Views with holes: the container, masks, scaling, file formats, storage on disk and data sets."""
+"""Views in which samples may be missing: container, masks, scaling, file formats, storage on disk and data sets."""
 
 from acova.data.datasets.catalogue import dataset_names, load_dataset
 from acova.data.datasets.synthetic import MadeDataset, make_views
 from acova.data.files.formats import Dataset, read_views
 from acova.data.files.omics import read_omics, write_omics
+from acova.data.findings import Finding
 from acova.data.inspection import Inspection, inspect_data
 from acova.data.masks import PATTERNS, make_observed
 from acova.data.scalers import SCALINGS
@@ -16,6 +17,7 @@ __all__ = [
     "PATTERNS",
     "SCALINGS",
     "Dataset",
+    "Finding",
     "Inspection",
     "MadeDataset",
     "Scaling",

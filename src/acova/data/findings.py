@@ -14,7 +14,7 @@ from acova.base import DataError, DataWarning
 from acova.data.categories import MOST_CATEGORIES, Encoded, is_text, text_trouble
 from acova.data.names import count_nameless, first_padded, kinds_trouble, lookalikes, transposition, union
 
-_MARKERS = (-99, -999, -9999, 999, 9999, 99999)
+MARKERS = (-99, -999, -9999, 999, 9999, 99999)
 """Numbers that people write for "not known"."""
 _SHOWN = 5
 """Columns that one warning names."""
@@ -27,7 +27,12 @@ _ALIKE = 1e4
 
 @dataclass(frozen=True)
 class Finding:
-    """One suspicious thing."""
+    """One suspicious thing.
+
+    See Also
+    --------
+    inspect_data : Collects them.
+    """
 
     kind: str
     """A word for what it is, such as ``constant``."""
@@ -113,10 +118,10 @@ def _of_numbers(name: str, column: str, array: NDArray[np.float64], values: pd.S
         yield Finding("constant", name, column, f"is always {different[0]:g}: it carries no information")
         return
     if _counts_rows(known, values):
-        yield Finding("id", name, column, "are whole numbers that only go up: a number of the row? drop it")
+        yield Finding("id", name, column, "has whole numbers that only increase: a number of the row? drop it")
     elif np.abs(different).max() > _HUGE:
         yield Finding("huge", name, column, f"goes up to {np.abs(different).max():.3g}: another unit, or a logarithm?")
-    for marker in _MARKERS:
+    for marker in MARKERS:
         count = int((known == marker).sum())
         if count > 1 and marker in (different[0], different[-1]):
             yield Finding("marker", name, column, f"{count} cells are {marker}: if that means 'not known', empty them")
@@ -160,26 +165,32 @@ def _of_columns(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterat
     middle = float(np.median([spread for spread in spreads.values() if spread > 0] or [0.0]))
     for column, spread in spreads.items():
         if middle > 0 and spread > _ALIKE * middle:
-            text = (
-                f"varies {spread / middle:.1g} times as much as the median column: needs standardize=True (the default)"
-            )
+            text = f"varies {spread / middle:.1g} times as much as the median column: scale it (the default does)"
             yield Finding("spread", name, column, text)
 
 
 def _of_counts(name: str, numbers: Mapping[str, NDArray[np.float64]]) -> Iterator[Finding]:
-    """Remark raw counts: whole numbers from 0, with a long tail in most columns."""
-    known = [array[~np.isnan(array)] for array in numbers.values()]
-    known = [array for array in known if len(array)]
-    if len(known) < _FEWEST_COUNTED or any(((array < 0) | (array != np.round(array))).any() for array in known):
-        return
-    largest = max(float(array.max()) for array in known)
-    tails = sum(bool(array.mean() > np.median(array)) for array in known)
-    if largest > _COUNTED and 2 * tails > len(known) and np.isfinite(largest):
+    """Remark raw counts."""
+    largest = counts_of([array[~np.isnan(array)] for array in numbers.values()])
+    if largest is not None:
         text = (
             f"looks like raw counts (whole numbers up to {largest:,.0f}): divide each row by its sum, and take "
             "logarithms (np.log1p), or the largest columns will dominate"
         )
         yield Finding("counts", name, "", text)
+
+
+def counts_of(columns: Sequence[NDArray[np.floating]]) -> float | None:
+    """Return the largest of the values if these columns look like raw counts, else None.
+
+    Counts are whole numbers from 0 with a long tail in most columns; `columns` have no empty cells.
+    """
+    known = [column for column in columns if len(column)]
+    if len(known) < _FEWEST_COUNTED or any(((column < 0) | (column != np.round(column))).any() for column in known):
+        return None
+    largest = max(float(column.max()) for column in known)
+    tails = sum(bool(column.mean() > np.median(column)) for column in known)
+    return largest if largest > _COUNTED and 2 * tails > len(known) and np.isfinite(largest) else None
 
 
 def name_findings(frames: Mapping[str, pd.DataFrame], joined: pd.Index | None = None) -> Iterator[Finding]:

@@ -37,7 +37,12 @@ _ALIKE = 4
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of `inspect_data`; ``rich.print`` shows it as tables."""
+    """The result of `inspect_data`; ``rich.print`` shows it as tables.
+
+    See Also
+    --------
+    inspect_data : Makes it.
+    """
 
     views: pd.DataFrame
     """One row per view: columns as given, features after encoding, samples that have it, their share, how many of their
@@ -131,7 +136,7 @@ def inspect_data(
     holes: str = "keep",
     layer: str | None = None,
 ) -> Inspection:
-    """Tell what a fit would see, without refusing what a fit would refuse.
+    """Show how a fit would read data, without refusing what a fit would refuse.
 
     Parameters
     ----------
@@ -143,6 +148,11 @@ def inspect_data(
     Returns
     -------
     Inspection
+
+    See Also
+    --------
+    acova.select_n_clusters : How many clusters the data have.
+    read_views : Reads files without remarks.
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     reading = Reading.of("inspect_data", **words, match_ids=match_ids, holes=holes, layer=layer)

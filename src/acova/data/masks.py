@@ -51,6 +51,10 @@ def make_observed(
     -------
     ndarray of bool, shape (n_samples, n_views)
         True where the view is present.
+
+    See Also
+    --------
+    acova.Views.hide : Hides views by such a mask.
     """
     check_number("make_observed", "n_samples", n_samples, minimum=1, integer=True)
     check_number("make_observed", "n_views", n_views, minimum=1, integer=True)

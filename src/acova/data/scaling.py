@@ -47,6 +47,10 @@ class Scaling:
         By how much a scaled feature changes with the covariates.
     lengths : tuple of float
         Mean length of the rows that are brought to length 1, else 1; empty in runs that were saved without them.
+
+    See Also
+    --------
+    acova.Views : What it scales.
     """
 
     centers: tuple[NDArray[np.float64], ...]

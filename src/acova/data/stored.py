@@ -50,6 +50,11 @@ class StoredViews:
         Whether any view is a sparse matrix.
     block_rows : int
         Rows to read at a time.
+
+    See Also
+    --------
+    acova.Views : Views in memory.
+    acova.data.read_views : Views from files.
     """
 
     def __init__(

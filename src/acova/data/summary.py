@@ -30,6 +30,10 @@ class Summary:
         Of the cells of a cluster's samples that are not empty, in the units of the data; NaN where there are none.
     zeros : tuple of V arrays of shape (K, n_features_of_view)
         Share of these cells that are 0; empty in runs that were saved without it.
+
+    See Also
+    --------
+    acova.ACOVA.cluster_profiles : The features that set the clusters apart.
     """
 
     patterns: NDArray[np.bool_]

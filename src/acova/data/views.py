@@ -1,4 +1,4 @@
-"""`Views`: several arrays about the same samples, with holes."""
+"""`Views`: several arrays about the same samples, in which rows and cells may be missing."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -52,6 +52,21 @@ class Views:
         What else is known of the samples, see `with_covariates`.
     announced : dict of str → int or tuple of str
         Views that no sample has yet, see `announce`.
+
+    See Also
+    --------
+    acova.data.read_views : Views from files.
+    acova.data.StoredViews : Views that stay on disk.
+    acova.data.inspect_data : What looks wrong in data, before a fit.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from acova import Views
+    >>> blood = pd.DataFrame({"crp": [1.0, 2.0]}, index=["ann", "bob"])
+    >>> image = pd.DataFrame({"size": [3.0]}, index=["bob"])
+    >>> Views.of({"blood": blood, "image": image})
+    <Views of 2 samples (50% complete); blood: 1 (100% observed), image: 1 (50% observed)>
     """
 
     covariates: pd.DataFrame | None = None
@@ -87,6 +102,7 @@ class Views:
         view_sizes: Sequence[int] | None = None,
         categories: Mapping[str, Categories] | None = None,
         layer: str | None = None,
+        seen: pd.Index | None = None,
     ) -> "Views":
         """Make views from any accepted input.
 
@@ -117,11 +133,15 @@ class Views:
             not named here gets those that occur.
         layer : str, optional
             The layer of a MuData or AnnData to read in the place of ``X``.
+        seen : Index, optional
+            Names of samples that were read before (``model.index_``). Where all are among them, the warnings about
+            their names and categories are not repeated.
         """
         if isinstance(X, cls):
             return X if observed is None else X.hide(observed)
         views, findings = joined_views(split_views(X, view_sizes, layer), observed, categories)
-        warn_of(findings)
+        if seen is None or not views.index.isin(seen).all():
+            warn_of(findings)
         return views
 
     @property
@@ -329,6 +349,10 @@ def stack_views(X: Any) -> tuple[FloatArray, tuple[int, ...]]:
     Parameters
     ----------
     X : anything that `Views.of` takes
+
+    See Also
+    --------
+    Views : Several arrays about the same samples.
     """
     views = Views.of(X)
     return np.hstack(views.arrays), views.sizes

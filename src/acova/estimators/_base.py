@@ -22,9 +22,11 @@ from acova.data import Scaling, StoredViews, Summary, Views
 from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
+from acova.data.findings import warn_of
 from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
+from acova.data.suspects import suspects
 from acova.data.views import Announced
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
 from acova.estimators.persistence import load_model, save_model
@@ -87,6 +89,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
+    _classes: list[Any] | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -107,6 +110,14 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
     def n_clusters_(self) -> int:
         """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
         return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the first clusters follow, (n_classes,): cluster k is that of ``classes_[k]``."""
+        if self._classes is None:
+            msg = f"{type(self).__name__} has no classes_: it was fitted without labels of some samples in y."
+            raise AttributeError(msg)
+        return np.array(self._classes)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -151,7 +162,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
     def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
         """Fit, and return the cluster of each sample."""
-        return self.fit(X, observed=observed).labels_
+        return self.fit(X, y, observed=observed).labels_
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece."""
@@ -166,7 +177,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
         ``obs`` gets ``acova_label`` (categorical), ``acova_confidence`` and, with ``consensus``,
         ``acova_agreement``; ``obsm`` gets ``acova_probabilities``, ``acova_view_weights`` and ``acova_latent``;
-        ``uns["acova"]`` says which model it was. What a method does not tell is left out.
+        ``uns["acova"]`` says which model it was. What a method does not have is left out.
 
         Parameters
         ----------
@@ -186,7 +197,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         if layer is not None:
             large = sparse_bytes(data) > _IN_MEMORY
             check_is_fitted(self, "labels_")
-            dense = partial(Views.of, categories=self.categories_)
+            dense = partial(Views.of, categories=self.categories_, seen=self.index_)
             views = (StoredViews.of if large else dense)(data, layer=layer)
         table = self.assignments(views, observed=observed)
         about: dict[str, Any] = {
@@ -221,6 +232,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         covariates: Any = None,
         compare: Any = None,
         compare_name: str = "the other run",
+        time: str | None = None,
+        event: str | None = None,
         overwrite: bool = False,
     ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
@@ -237,11 +250,15 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         observed : array of bool, shape (n_samples, V), optional
             As in `fit`, with `views`.
         covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
-            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+            Other columns to colour the map by and to compare the clusters by. The rows of a DataFrame are found by the
+            names of the samples.
         compare : fitted estimator, optional
             Another result of the same samples: the report compares clusters, samples and settings.
         compare_name : str
             What the report calls the other result.
+        time, event : str, optional
+            The covariates that say how long each sample was observed, and whether the event came, as for `compare`: the
+            report then compares survival by cluster.
         overwrite : bool
 
         Examples
@@ -252,7 +269,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
 
         return write_report(
             self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
-            compare_name=compare_name, overwrite=overwrite,
+            compare_name=compare_name, time=time, event=event, overwrite=overwrite,
         )  # fmt: skip
 
     @classmethod
@@ -308,7 +325,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         return views
 
     def _learn_scaling(self, views: Views | StoredViews, kinds: tuple[str, ...]) -> None:
-        """Learn how views are scaled, and what stands in the place of empty cells."""
+        """Learn how views are scaled, and what stands in the place of empty cells; warn of suspicious values."""
+        warn_of(suspects(views, kinds))
         scaling = self._adjusted(learn_scaling(views, kinds), views)
         if self.empty_cells_:
             which = [name in self.empty_cells_ for name in views.names]
@@ -373,7 +391,7 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
         if is_stored(X) or sparse_bytes(X) > _IN_MEMORY:
             stored = StoredViews.of(X, observed)
             return stored if stored.nbytes > _IN_MEMORY else stored.read(0, len(stored))
-        known = None if reset else self.categories_
+        known, seen = (None, None) if reset else (self.categories_, self.index_)
         X = from_tensor(X)
         if _is_table(X):
             # A frame keeps its index and gets our messages; scikit-learn checks its column names.
@@ -384,13 +402,13 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 types = [np.float64, np.float32]
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             sizes = self.view_sizes if reset else self._given_sizes
-            views = Views.of(X, observed, view_sizes=sizes, categories=known)
+            views = Views.of(X, observed, view_sizes=sizes, categories=known, seen=seen)
             if not reset:  # one table is cut by position, whatever views that came later are called
                 views.names = tuple(self.view_names_)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-            views = Views.of(X, observed, categories=known)
+            views = Views.of(X, observed, categories=known, seen=seen)
             columns = given_sizes(views.sizes, views.categories)
             if reset and self.view_sizes is not None and tuple(self.view_sizes) not in (views.sizes, columns):
                 msg = (

@@ -28,6 +28,11 @@ class ClusterComparison:
         model returns them.
     survival : acova.estimators.Survival or None
         Survival by cluster, where `time` and `event` were given.
+
+    See Also
+    --------
+    Survival : Survival by cluster.
+    acova.ACOVA.check_against : The table alone.
     """
 
     table: pd.DataFrame

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
+from acova.clustering.numbering import ROUNDS, is_in_order, order_after
 from acova.data import Scaling, StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
@@ -22,8 +22,11 @@ from acova.estimators._comparison import ComparisonMixin
 from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._growth import GrowthMixin
 from acova.estimators._imputation import ImputationMixin
+from acova.estimators._labels import KnownLabels, doubts_about_labels, known_labels, refuse_labels
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
 from acova.estimators._notebook import NotebookMixin
+from acova.estimators._outliers import NetworkOutliersMixin, OutliersMixin
+from acova.estimators._refit import RefitMixin
 from acova.estimators._resolution import (
     checked_settings,
     identity_of,
@@ -54,7 +57,7 @@ from acova.training.inference import (
 )
 from acova.training.influence import Influence, influence_of_views
 from acova.training.job import Job, Settings, TrainedRun
-from acova.training.method import Method
+from acova.training.method import Method, with_labels
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.schedule import train_runs
@@ -66,13 +69,14 @@ _CHECKPOINT_EVERY = 10
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked training data in the order of training, that order (None: as given), runs to train, scalings of views."""
+    """Checked training data in the order of training, that order (None: as given), runs, scalings, known labels."""
 
     views: Views | StoredViews
     order: NDArray[np.intp] | None
     jobs: list[Job]
     processes: Processes
     scalings: tuple[str, ...]
+    known: KnownLabels | None = None
 
     @property
     def epochs(self) -> int:
@@ -91,8 +95,11 @@ class DeepClusterer(
     ImputationMixin,
     GrowthMixin,
     ChecksMixin,
+    RefitMixin,
     ComparisonMixin,
     TreeMixin,
+    NetworkOutliersMixin,
+    OutliersMixin,
     LatentMixin,
     MultiViewClusterer,
 ):
@@ -129,7 +136,11 @@ class DeepClusterer(
         X : list, dict, DataFrames, array or Views
             See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
             cells of a row are empty cells.
-        y : ignored
+        y : array or Series of int or str, optional
+            Labels of some of the samples, -1 (or NaN, None, a name that a Series lacks) for the others. ACOVA, MoE,
+            WeightedFusion, CoDE and DVIMC follow them: cluster k is that of ``classes_[k]``, and further clusters come
+            after these, the largest first. Other methods refuse them. A `y` without unknown labels is ignored, as
+            scikit-learn's clusterers ignore it.
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         covariates : DataFrame or Series, optional
@@ -140,10 +151,10 @@ class DeepClusterer(
         X, observed = self._with_covariates(X, observed, covariates, reset=True)
         with job_processes() as processes:
             if self.checkpoint is None:
-                self._fit(X, observed, processes)
+                self._fit(X, observed, processes, y=y)
             else:
                 with Checkpoint(self.checkpoint, self._checkpoint_every, processes) as checkpoint:
-                    self._fit(X, observed, processes, checkpoint)
+                    self._fit(X, observed, processes, checkpoint, y=y)
                     checkpoint.remove()
         return self
 
@@ -155,20 +166,22 @@ class DeepClusterer(
         processes: Processes,
         checkpoint: Checkpoint | None = None,
         begin: Callable[[], None] | None = None,
+        y: Any = None,
     ) -> None:
         """Fit with checkpoints in a folder; `begin` is called when settings and data are found good."""
-        prepared = self._prepare(X, observed, processes)
+        prepared = self._prepare(X, observed, processes, y)
         if begin is not None:
             processes.first_does(begin)
         if checkpoint is not None:
             identity = identity_of(self, prepared.settings)
-            checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views)})
+            told = {} if prepared.known is None else {"labels": prepared.known.clusters.tolist()}
+            checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views), **told})
         shown = int(self.verbose) if processes.is_first else 0
         with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
             runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
         self._finish(prepared, runs)
 
-    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
+    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE, y: Any = None) -> Prepared:
         """Check settings and data, learn the scaling, and list the runs to train."""
         method, settings = self.method, checked_settings(self)
         if method.requirements.one_process and processes.size > 1:
@@ -181,6 +194,7 @@ class DeepClusterer(
         method.requirements.check(settings.who, given)
         settings = method.suited(settings, left_open(self), given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
+        known = self._labels_to_follow(y, given, order)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
             self._likelihoods, features = check_likelihoods(settings, views, method.requirements.likelihoods)
@@ -190,6 +204,8 @@ class DeepClusterer(
         settings = self._with_number(settings, views)
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
+        if known is not None:
+            data = with_labels(data, known.clusters, processes)
         blocks = tuple(blocks_of_categories(views, v) for v in range(views.n_views))
         jobs = [
             Job(
@@ -205,7 +221,24 @@ class DeepClusterer(
             )
             for run in range(settings.n_init)
         ]
-        return Prepared(views, order, jobs, processes, kinds)
+        return Prepared(views, order, jobs, processes, kinds, known)
+
+    def _labels_to_follow(
+        self, y: Any, views: Views | StoredViews, order: NDArray[np.intp] | None
+    ) -> KnownLabels | None:
+        """Return the labels that clusters follow, in the order of training."""
+        who, self._classes = type(self).__name__, None
+        if not self.method.requirements.follows_labels:
+            refuse_labels(who, y, views.index, self.n_clusters)
+            return None
+        known = known_labels(who, y, views.index, self.n_clusters)
+        if known is None:
+            return None
+        if isinstance(views, StoredViews):
+            msg = f"{who}: labels in y need views in memory, but these views stay on disk; leave y out."
+            raise OptionError(msg)
+        self._classes = known.classes
+        return known.take(order)
 
     def _adjusted(self, scaling: Scaling, views: Views | StoredViews) -> Scaling:
         if not isinstance(views, Views) or views.covariates is None:
@@ -249,7 +282,8 @@ class DeepClusterer(
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if prepared.settings.consensus and len(runs) > 1:
-            ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes)
+            n_classes = 0 if prepared.known is None else len(prepared.known.classes)
+            ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes, n_classes)
             best = ensemble.reference
         settings = tempered(ensemble, prepared.settings, self._scaling, views, Streams(self.seed_))
         self.settings_ = settings_of_fit(self, prepared, settings, ensemble.network)
@@ -263,6 +297,7 @@ class DeepClusterer(
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
         self.view_shift_ = influence.shift
+        followed = doubts_about_labels(prepared.known, found.labels)
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
@@ -272,6 +307,7 @@ class DeepClusterer(
         self.warnings_ = [
             *doubts_about_number(self.cluster_numbers_),
             *doubts,
+            *followed,
             *influence.warnings,
             *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
         ]
@@ -313,7 +349,7 @@ class DeepClusterer(
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
         found = self._infer_training(ensemble, prepared)
         for _ in range(ROUNDS):
-            order = cluster_order(found.labels, self.n_clusters_)
+            order = order_after(found.labels, self.n_clusters_, len(self._classes or ()))
             if all(map(is_in_order, (order, *ensemble.orders))):
                 break
             ensemble = ensemble.renumbered(order)
@@ -330,6 +366,7 @@ class DeepClusterer(
         for network in ensemble.networks:
             network.requires_grad_(False)
         self._ensemble, self.network_, self._reference = ensemble, ensemble.network, None
+        self._usual = None
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim
@@ -400,7 +437,7 @@ class DeepClusterer(
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
-        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it tells of
+        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
         the training samples. With `spread`, which needs `X`, the last column ``spread`` says how unsure a sample's
         latent vector is: the root mean square of the standard deviations that `posterior` gives.
         """

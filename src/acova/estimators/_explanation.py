@@ -34,6 +34,10 @@ class Explanation:
     features : dict of view → DataFrame
         What each feature adds to the log odds, in nats; 0 where the sample lacks the view. The sum over all views'
         features is ``log_odds - baseline``, but for 1 % of that or 0.01 nats, whichever is more.
+
+    See Also
+    --------
+    acova.ACOVA.cluster_profiles : The features that set the clusters apart.
     """
 
     samples: pd.DataFrame

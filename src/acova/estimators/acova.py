@@ -23,10 +23,10 @@ class ACOVA(DeepClusterer):
     n_clusters : int or "auto"
         Number of clusters. ``"auto"`` takes what `select_n_clusters` chooses: 2 to 15, or 1 for no structure.
     recipe : {"shared", "robust", "paper"}
-        What the keywords that are None by default stand for. ``"shared"`` looks for groups that several views support:
+        Values of the keywords that are None by default. ``"shared"`` looks for groups that several views support:
         views count by their agreement, clusters start from a neighbour graph, and several runs vote. ``"robust"`` is
-        one run in which every view counts, ``"paper"`` the published procedure. Every such keyword can also be given
-        alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
+        one run in which every view counts, ``"paper"`` the published procedure. Each of these
+        keywords can also be set alone. Where "robust" is named below, "shared" does the same unless it says otherwise.
     latent_dim : int
         Dimension of the latent vector.
     hidden : tuple of int, "auto" or None
@@ -68,8 +68,8 @@ class ACOVA(DeepClusterer):
         Match the clusters of all runs and average their assignments, in `predict` too (shared: True; robust and paper:
         False).
     epochs : int or None
-        Epochs of the whole model (robust: 200, paper: 300). Epochs that are left to the robust recipe get fewer
-        above 2,000 samples: as the fourth root of their number grows.
+        Epochs of the whole model (robust: 200, paper: 300). With the robust recipe, the number falls above 2,000
+        samples, with the fourth root of their number.
     batch_size : int
         Samples per step of the optimiser.
     view_sizes : sequence of int or None
@@ -77,8 +77,8 @@ class ACOVA(DeepClusterer):
     device : str
         ``"auto"`` takes a GPU if there is one.
     checkpoint : str, Path or None
-        Folder in which the fit keeps its state. A fit that was killed or interrupted goes on from there
-        when it is called again with the same settings and data; a fit that ends deletes the folder.
+        Folder in which the fit keeps its state. An interrupted fit continues from there when it is called again
+        with the same settings and data. The folder is deleted when the fit ends.
     random_state : int, RandomState or None
         The same integer gives the same result on the same machine.
     verbose : bool
@@ -109,14 +109,14 @@ class ACOVA(DeepClusterer):
     view_agreement_ : array of shape (V, V)
         How far the neighbour graphs of every two views agree, from 0 to 1. Ones with ``view_weights`` of your own.
     view_influence_ : array of shape (V,)
-        What the partition owes to each view: the share of the samples that get another cluster when the view is hidden,
-        of those that have another view.
+        How much the clusters depend on each view: the share of samples that get another cluster if the view is hidden,
+        among those that have another view.
     view_support_ : array of shape (V,)
-        How well a sample's cluster can be told from those of its nearest neighbours in the view alone: Cohen's kappa, 0
-        by chance. Where one view or column tells the clusters and nothing else does, `warnings_` names it.
+        How well a sample's cluster can be predicted from its nearest neighbours in this view alone: Cohen's kappa, 0 by
+        chance. If only one view or column predicts the clusters, `warnings_` names it.
     view_shift_ : array of shape (V,)
-        Of the difference between the clusters of samples without and with a view, how much comes about when the view is
-        hidden: near 1, clusters mirror who lacks it; see `missingness_check`. NaN where no sample lacks the view.
+        The share of the difference between samples without and with a view that arises when the view is hidden. Near 1,
+        the clusters reflect who lacks the view; see `missingness_check`. NaN where no sample lacks the view.
     correlation_ : array of shape (V, V)
         Correlation of the views' errors; of a consensus, the mean over the runs; of several, their mean.
     correlations_ : array of shape (n_correlations, V, V)
@@ -129,9 +129,9 @@ class ACOVA(DeepClusterer):
         The mixture prior.
     history_ : DataFrame
         One row per epoch: ``phase``, ``epoch``, ``total``, ``reconstruction``, ``kl_z``, ``kl_c``,
-        ``alignment`` and ``correlation_distance`` (Frobenius distance of R to the identity); and how often
-        guards acted: ``clipped`` (steps whose gradient was shortened), ``floored`` (standard deviations of a
-        sample at `min_std`, on average) and ``empty_clusters``.
+        ``alignment`` and ``correlation_distance`` (Frobenius distance of R to the identity); also ``clipped``
+        (steps whose gradient was shortened), ``floored`` (mean number of standard deviations of a sample that are
+        at `min_std`) and ``empty_clusters``.
     objective_ : float
         Final objective on the training data, as it was trained (with its weights and neighbours), by which `n_init`
         chooses. It compares runs of one fit; `score` is the evidence bound.
@@ -151,6 +151,14 @@ class ACOVA(DeepClusterer):
         The trained network.
     settings_ : dict
         Every setting of the fit by its name, those of `training` too, with what the recipe chose.
+
+    See Also
+    --------
+    Training : Expert settings of the training.
+    AgreementGraph : Clusters of the same neighbour graph, without a network, in seconds.
+    KNNImpute : A strong baseline: k-means after KNN imputation.
+    select_n_clusters : Choose the number of clusters.
+    acova.report.write_report : One HTML file about a fitted model.
 
     Examples
     --------

@@ -87,6 +87,11 @@ class CoDE(DeepClusterer):
     ----------
     labels_, probabilities_, agreement_, view_weights_, weights_, means_, variances_, history_, objective_, network_
         As for `ACOVA`.
+
+    See Also
+    --------
+    ACOVA : Fusion with a learned correlation.
+    DVIMC : A product of the views' posteriors.
     """
 
     method = Variational(fusion="constant")

@@ -1,4 +1,4 @@
-"""The simple baselines: every view alone, all views side by side, and side by side with holes filled by neighbours."""
+"""The simple baselines: each view alone, all views side by side, and side by side with imputation by neighbours."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ class BSV(TableClusterer):
     Which view is best is a question that only known classes answer: `oracle_labels(y)` takes the view with the
     highest accuracy, as published tables do, and reads the classes to do so. `labels_` comes from the view that is
     named, or from the one whose clusters explain the largest share of its variance, without a look at any class.
-    `assignments` tell the labels of every view.
+    `assignments` lists the labels of every view.
 
     Parameters
     ----------
@@ -57,6 +57,20 @@ class BSV(TableClusterer):
         Share of the variance of a view's observed rows that lies between its clusters.
     view_ : str
         The view of `labels_`.
+
+    See Also
+    --------
+    Concat : k-means on all views side by side.
+    KNNImpute : k-means after KNN imputation.
+    ACOVA : Learns one latent space from the views that samples have.
+
+    Examples
+    --------
+    >>> from acova import BSV
+    >>> from acova.data import make_views
+    >>> data = make_views(100, 3, random_state=0)
+    >>> BSV(3, random_state=0).fit(data.views).labels_.shape
+    (100,)
     """
 
     presets = SCALED_AS_PUBLISHED
@@ -171,6 +185,19 @@ class Concat(TableClusterer):
     ----------
     labels_ : array of shape (n_samples,)
     cluster_centers_ : array of shape (K, sum of the widths)
+
+    See Also
+    --------
+    KNNImpute : Imputes by neighbours in place of means.
+    ACOVA : Learns one latent space from the views that samples have.
+
+    Examples
+    --------
+    >>> from acova import Concat
+    >>> from acova.data import make_views
+    >>> data = make_views(100, 3, random_state=0)
+    >>> Concat(3, random_state=0).fit(data.views).labels_.shape
+    (100,)
     """
 
     presets = SCALED_AS_PUBLISHED
@@ -228,6 +255,21 @@ class KNNImpute(TableClusterer):
     ----------
     labels_ : array of shape (n_samples,)
     cluster_centers_ : array of shape (K, sum of the widths)
+
+    See Also
+    --------
+    Concat : Imputes by means in place of neighbours.
+    AgreementGraph : Clusters of a neighbour graph; nothing is imputed.
+    ACOVA : Learns one latent space from the views that samples have.
+
+    Examples
+    --------
+    >>> from acova import KNNImpute
+    >>> from acova.data import make_observed, make_views
+    >>> views = make_views(100, 3, random_state=0).views
+    >>> views = views.hide(make_observed(100, 2, 0.5, random_state=0))
+    >>> KNNImpute(3, random_state=0).fit(views).labels_.shape
+    (100,)
     """
 
     presets = CLUSTERS_ONLY

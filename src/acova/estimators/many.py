@@ -73,6 +73,10 @@ def fit_many(
     list
         The estimators, fitted; an empty list for none.
 
+    See Also
+    --------
+    acova.bench.run_bench : Whole benchmarks, with stored rows.
+
     Examples
     --------
     >>> from acova import ACOVA
@@ -80,6 +84,7 @@ def fit_many(
     >>> views = load_dataset("digits").views
     >>> models = [ACOVA(10, hidden=(16,), epochs=1, n_init=1, random_state=run) for run in range(2)]
     >>> masks = [make_observed(len(views), 4, 0.5, random_state=r) for r in range(2)]
+    >>> from acova.estimators import fit_many
     >>> [model.labels_.shape for model in fit_many(models, views, masks)]
     [(1797,), (1797,)]
     """

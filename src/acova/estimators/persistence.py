@@ -32,10 +32,20 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_", "announced_")
+_FITTED = (
+    "view_names_",
+    "view_sizes_",
+    "_columns",
+    "provenance_",
+    "empty_cells_",
+    "cluster_names_",
+    "announced_",
+    "_classes",
+)
 _LATER: dict[str, Any] = {
     "cluster_names_": None,
     "announced_": {},
+    "_classes": None,
     "warnings_": [],
     "empty_cells_": {},
     "cluster_numbers_": None,
@@ -50,6 +60,7 @@ _TYPES: dict[str, Any] = {
     "empty_cells_": dict[str, int],
     "cluster_names_": list[str] | None,
     "announced_": dict[str, int | tuple[str, ...]],
+    "_classes": list[int | str] | None,
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -260,7 +271,7 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
-    tensors |= model._packed_reference()
+    tensors |= model._packed_reference() | model._packed_usual()
     return tensors, {"reference": ensemble.reference}
 
 
@@ -302,6 +313,7 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
     model._unpack_reference(tensors)
+    model._unpack_usual(tensors)
 
 
 def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:

@@ -86,12 +86,23 @@ def _checked(name: str, cls: Any) -> "type[MultiViewClusterer]":
 
 
 def list_methods() -> list[str]:
-    """Return the names of all methods, as `make_method` takes them."""
+    """Return the names of all methods, as `make_method` takes them.
+
+    See Also
+    --------
+    make_method : An estimator by its name.
+    load_method : A saved model of any method.
+    """
     return list(METHODS)
 
 
 def method_class(name: str) -> "type[MultiViewClusterer]":
-    """Return the class of a method; capitals do not matter."""
+    """Return the class of a method; capitals do not matter.
+
+    See Also
+    --------
+    make_method : An estimator by its name.
+    """
     known = {word.lower(): word for word in METHODS}
     if str(name).lower() in known:
         return METHODS[known[str(name).lower()]]
@@ -102,8 +113,14 @@ def method_class(name: str) -> "type[MultiViewClusterer]":
 def make_method(name: str, **settings: Any) -> "MultiViewClusterer":
     """Return an estimator by its method's name, with settings by their flat names.
 
+    See Also
+    --------
+    list_methods : All names.
+    method_class : The class by its name.
+
     Examples
     --------
+    >>> from acova.estimators import make_method
     >>> make_method("concat", n_clusters=10)
     Concat(n_clusters=10)
     """
@@ -111,7 +128,13 @@ def make_method(name: str, **settings: Any) -> "MultiViewClusterer":
 
 
 def load_method(folder: str | Path, *, device: str = "auto") -> "MultiViewClusterer":
-    """Read a saved model of any method."""
+    """Read a saved model of any method.
+
+    See Also
+    --------
+    list_methods : All names.
+    acova.ACOVA.load : The same where the method is known.
+    """
     from acova.training.reading import read_config
 
     cls = read_config(folder).estimator

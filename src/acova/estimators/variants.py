@@ -85,6 +85,11 @@ class MoE(DeepClusterer):
     ----------
     labels_, probabilities_, agreement_, view_weights_, weights_, means_, variances_, history_, objective_, network_
         As for `ACOVA`; a view's weight is the share of the views that a sample has.
+
+    See Also
+    --------
+    ACOVA : Fusion with a learned correlation.
+    WeightedFusion : Fusion by learned weights of the views.
     """
 
     method = Variational(fusion="mixture")
@@ -208,6 +213,11 @@ class WeightedFusion(DeepClusterer):
         The views' weights; they sum to 1. Of a consensus, those of its reference run.
     labels_, probabilities_, agreement_, view_weights_, weights_, means_, variances_, history_, objective_, network_
         As for `ACOVA`.
+
+    See Also
+    --------
+    ACOVA : Fusion with a learned correlation.
+    MoE : A mixture of the views' posteriors.
     """
 
     method = Variational(fusion="weighted")

@@ -14,7 +14,7 @@ class CorrelatedFusion(nn.Module):
     much is learned with everything else, and is a correlation matrix whatever its parameter is. With the identity
     matrix it is the product of experts, which becomes surer with every modality, also with one that repeats another.
 
-    The matrix is identified where the loss tells how far off the fused estimate is, as a likelihood of known targets
+    The matrix is identified if the loss measures the error of the fused estimate, as a likelihood of known targets
     does. It is computed in float64, also under autocast.
 
     Parameters

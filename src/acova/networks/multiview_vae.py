@@ -20,6 +20,7 @@ from acova.functional import (
     fuse_constant,
     fuse_whitened,
     kl_diagonal,
+    known_log_responsibilities,
     log_constant,
     low_rank_correlation,
     low_rank_loadings,
@@ -298,6 +299,8 @@ class MultiViewVAE(ClusteringNetwork):
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
             log_resp = self._log_responsibilities(assigned)
+        if batch.labels:
+            log_resp = known_log_responsibilities(log_resp, batch.labels[0])
         kernels.wait_for(decoding)
         parts = objective_parts(reconstruction, observed, estimates, fused, log_resp, prior)
         return parts, {"floored": self._floored(estimates[1], observed), "clusters": log_resp.detach().exp()}
@@ -377,7 +380,7 @@ class MultiViewVAE(ClusteringNetwork):
 
         It is the squared error, but for likelihoods whose outputs are not in the units of what is encoded.
         """
-        views, observed, _ = batch
+        views, observed = batch.views, batch.observed
         outputs = self.decode(self.codes(views, observed).unbind(1), observed)
         targets, cells = self.targets(batch, observed)
         errors = []

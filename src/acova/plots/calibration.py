@@ -52,6 +52,11 @@ class CalibrationDisplay(Display):
         Expected calibration error: the mean distance to the diagonal, weighted by the shares.
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    acova.metrics.clustering_accuracy : Accuracy by known classes.
+    ClusterDisplay : Confidence by cluster.
     """
 
     def __init__(self, confidence: ArrayLike, holds: ArrayLike, what: str = "accuracy", *, n_bins: int = 10) -> None:

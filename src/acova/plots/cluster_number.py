@@ -25,6 +25,10 @@ class ClusterNumberDisplay:
     ax_, figure_
         Where it was drawn last.
 
+    See Also
+    --------
+    acova.select_n_clusters : The comparison that it draws.
+
     Examples
     --------
     >>> from acova import select_n_clusters

@@ -24,7 +24,7 @@ class ClusterDisplay(Display):
     ----------
     labels : array-like of int, shape (n_samples,)
     confidence : array-like of shape (n_samples,) or None
-        Probability of the label; None for a method that tells none.
+        Probability of the label; None for a method without probabilities.
     n_clusters : int, optional
         More than appear in `labels` leaves rows empty.
 
@@ -37,6 +37,11 @@ class ClusterDisplay(Display):
     mean_confidence : array of shape (n_clusters,) or None
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    confidence_bands : The bands of confidence that it counts.
+    LatentDisplay : A map of the samples.
     """
 
     def __init__(

@@ -22,6 +22,10 @@ def reaches(confidence: ArrayLike, edges: ArrayLike) -> NDArray[np.bool_]:
     Returns
     -------
     array of bool, shape (n_samples, n_edges)
+
+    See Also
+    --------
+    confidence_bands : The band of each sample.
     """
     values = np.asarray(confidence)
     if values.dtype.kind != "f":
@@ -31,6 +35,11 @@ def reaches(confidence: ArrayLike, edges: ArrayLike) -> NDArray[np.bool_]:
 
 
 def confidence_bands(confidence: ArrayLike) -> NDArray[np.intp]:
-    """Return the band of each confidence: 0 below 0.5, 1 from 0.5, 2 from 0.7 and 3 (sure) from 0.9, as printed."""
+    """Return the band of each confidence: 0 below 0.5, 1 from 0.5, 2 from 0.7 and 3 (sure) from 0.9, as printed.
+
+    See Also
+    --------
+    reaches : The rule for one limit.
+    """
     bands: NDArray[np.intp] = reaches(confidence, CONFIDENCE_EDGES[1:]).sum(axis=1)
     return bands

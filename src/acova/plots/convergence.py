@@ -30,6 +30,10 @@ class ConvergenceDisplay(Display):
     ----------
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    acova.ACOVA : ``history_`` holds what it draws.
     """
 
     def __init__(self, history: pd.DataFrame) -> None:

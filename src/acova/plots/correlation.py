@@ -26,6 +26,10 @@ class CorrelationDisplay(Display):
     ----------
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    ViewWeightDisplay : How much each view counts in each cluster.
     """
 
     def __init__(self, correlation: ArrayLike, view_names: Sequence[str]) -> None:

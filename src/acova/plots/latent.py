@@ -30,6 +30,11 @@ class LatentDisplay(Display):
     ----------
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    map_points : The coordinates alone.
+    ClusterDisplay : Sizes and confidence of the clusters.
     """
 
     def __init__(self, points: ArrayLike, labels: ArrayLike, confidence: ArrayLike, method: str = "t-SNE") -> None:

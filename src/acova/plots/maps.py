@@ -18,6 +18,10 @@ def map_points(who: str, latent: NDArray[Any], method: str, random_state: int = 
 
     Fewer than ten distinct latent vectors, and a single latent dimension, are always mapped by PCA: t-SNE and UMAP need
     neighbours at some distance. Vectors that are not finite get NaN. `who` speaks in errors.
+
+    See Also
+    --------
+    LatentDisplay : Draws the map.
     """
     check_choice(who, "method", method, MAPS)
     latent = np.asarray(latent)

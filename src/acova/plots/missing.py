@@ -44,6 +44,10 @@ class MissingDisplay(Display):
         Share of the samples that have each view.
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    acova.data.inspect_data : Counts of the same patterns.
     """
 
     def __init__(

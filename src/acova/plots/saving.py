@@ -23,6 +23,10 @@ def save_figures(estimator: Any, X: Any, folder: str | Path) -> list[Path]:
         The samples of the latent map; None takes the training samples.
     folder : str or Path
         Made if it is not there.
+
+    See Also
+    --------
+    acova.report.write_report : One HTML file about a model.
     """
     check_is_fitted(estimator, "labels_")
     folder = Path(folder)

@@ -37,6 +37,10 @@ class SurvivalDisplay(Display):
     ----------
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    acova.ACOVA.compare : The test that belongs to it.
     """
 
     def __init__(self, survival: "Survival") -> None:

@@ -26,6 +26,10 @@ class ClusterTreeDisplay:
     ----------
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    acova.ACOVA.cut : Groups of clusters from the tree.
     """
 
     def __init__(self, merges: ArrayLike, sizes: ArrayLike) -> None:

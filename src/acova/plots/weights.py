@@ -35,6 +35,10 @@ class ViewWeightDisplay(Display):
         NaN for a cluster without samples.
     ax_, figure_
         Where it was drawn last.
+
+    See Also
+    --------
+    CorrelationDisplay : The correlation of the views' errors.
     """
 
     def __init__(

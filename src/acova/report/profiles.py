@@ -33,7 +33,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Profile:
-    """What sets a cluster apart in one view: its features by size of the effect, or none where too few samples tell."""
+    """What sets a cluster apart in one view: its features by size of the effect; none where few samples have it."""
 
     view: str
     rows: int

@@ -102,7 +102,7 @@ def _about_confidence(probabilities: NDArray[np.float32], n_clusters: int) -> li
         return []
     return [
         f"nine in ten samples have a confidence of at most {most:.2f}, hardly more than the 1/{n_clusters} of a guess: "
-        "the clusters are not told apart. Train longer, or check that the views hold groups at all."
+        "the clusters are not separated. Train longer, or check that the views contain groups at all."
     ]
 
 

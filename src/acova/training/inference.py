@@ -126,9 +126,13 @@ def _computation(network: ClusteringNetwork, n_samples: int) -> Iterator[None]:
 
 
 def matched_runs(
-    networks: Sequence[ClusteringNetwork], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+    networks: Sequence[ClusteringNetwork],
+    scaling: Scaling,
+    views: Views | StoredViews,
+    processes: Processes = ALONE,
+    n_classes: int = 0,
 ) -> Ensemble:
-    """Return the runs with their clusters matched by what they say of these samples."""
+    """Return the runs with their clusters matched by what they say of these samples; those of classes are matched."""
     chunks = (
         torch.stack(_shares(networks, [network.posterior(batch.views, batch.observed) for network in networks]))
         .cpu()
@@ -137,7 +141,7 @@ def matched_runs(
     )
     with _computation(networks[0], views.n_samples):
         total = processes.sum(torch.from_numpy(overlaps(chunks)))
-    reference, orders = match_runs(total.numpy())
+    reference, orders = match_runs(total.numpy(), n_classes)
     return Ensemble(networks, orders, reference)
 
 

@@ -1,4 +1,4 @@
-"""What a partition owes to each view: what changes without it, and whether it can be told from the view alone."""
+"""How much a partition depends on each view: what changes without it, and whether the view alone predicts it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

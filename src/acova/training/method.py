@@ -5,11 +5,13 @@ what happens with it, and the schedule decides which runs train when and where.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from acova.data import Scaling, StoredViews, Views
@@ -144,6 +146,12 @@ def shared_data(whole: Batch, processes: Processes) -> FitData:
     """Return this process's share of all samples as the data of a fit."""
     own = whole.rows(processes.share(len(whole.observed)))
     return FitData(own.observed.device, list(own.views), own.observed, list(own.targets))
+
+
+def with_labels(data: FitData, clusters: NDArray[np.int64], processes: Processes) -> FitData:
+    """Return training data with the clusters (N,) that are known of some samples, -1 of the others."""
+    own = torch.from_numpy(clusters[processes.share(len(clusters))]).to(data.device)
+    return replace(data, labels=[own])
 
 
 def complete_rows(data: RunData, runs: int) -> Tensor:

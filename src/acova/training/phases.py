@@ -52,7 +52,7 @@ class Variational(Method):
     fusion: str = "correlated"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
-    requirements = Requirements(marks_empty_cells=True, likelihoods=tuple(LIKELIHOODS))
+    requirements = Requirements(marks_empty_cells=True, likelihoods=tuple(LIKELIHOODS), follows_labels=True)
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from acova.console import count, say
+from acova.console import say
 from acova.engine.trainer import EpochReport
 
 _EVERY = 10
@@ -30,6 +30,24 @@ def progress_bar(name: str, epochs: int, *, shown: bool | int) -> Iterator[Epoch
         lines = Lines(name, often=int(shown) > 1)
         yield lines.report
         lines.end_phase()
+
+
+def of_runs(report: EpochReport | None, numbers: Sequence[int], total: int) -> EpochReport | None:
+    """Return a report that names the runs that train together among all of a fit, as in "train, run 2 of 5"."""
+    if report is None or total == 1:
+        return report
+    first, last = numbers[0] + 1, numbers[-1] + 1
+    if len(numbers) == 1:
+        runs = f"run {first}"
+    elif last - first + 1 == len(numbers):
+        runs = f"runs {first} to {last}"
+    else:
+        runs = f"runs {', '.join(str(number + 1) for number in numbers)}"
+
+    def named(phase: str, *rest: Any) -> None:
+        report(f"{phase}, {runs} of {total}", *rest)
+
+    return named
 
 
 class Lines:
@@ -62,10 +80,9 @@ class Lines:
         self._last = None
 
     def _write(self, phase: str, epoch: int, of_phase: int, records: Sequence[Mapping[str, Any]]) -> None:
-        many = f" of {count(len(records), 'run')}" if len(records) > 1 else ""
         spent = time.monotonic() - self._start
         loss = f"{_mean_loss(records):.4g}"
-        say(f"{self._name} {phase}{many}: epoch {epoch} of {of_phase}, loss {loss}, {spent:.0f} s", error=True)
+        say(f"{self._name} {phase}: epoch {epoch} of {of_phase}, loss {loss}, {spent:.0f} s", error=True)
 
 
 @contextmanager

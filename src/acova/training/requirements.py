@@ -26,6 +26,8 @@ class Requirements:
         take completed views for observed ones.
     likelihoods : tuple of str
         The likelihoods that views may have.
+    follows_labels : bool
+        Whether clusters follow labels that are known of some samples.
     """
 
     in_memory: str = ""
@@ -34,6 +36,7 @@ class Requirements:
     complete_only: bool = False
     marks_empty_cells: bool = False
     likelihoods: tuple[str, ...] = LIKELIHOODS
+    follows_labels: bool = False
 
     def check(self, who: str, views: Views | StoredViews) -> None:
         """Raise `DataError` where the data are not what the method can learn from."""

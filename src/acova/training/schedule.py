@@ -21,6 +21,7 @@ from acova.engine.workers import Exchange, Lent, in_worker, recorded_warnings, s
 from acova.training.checkpoint import Checkpoint
 from acova.training.job import Job, TrainedRun
 from acova.training.method import Group
+from acova.training.progress import of_runs
 
 _LOG = logging.getLogger("acova")
 _WORTH_PROCESSES = 15.0
@@ -105,6 +106,7 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
         [_stack(same) for same in zip(*(batch.views for batch in batches), strict=True)],
         _stack([batch.observed for batch in batches]),
         targets=[_stack(same) for same in zip(*(batch.targets for batch in batches), strict=True)],
+        labels=[_stack(same) for same in zip(*(batch.labels for batch in batches), strict=True)],
         data_set=[places.index(id(job.data)) for job in jobs],
         n_samples=first.n_samples,
         processes=processes,
@@ -136,7 +138,8 @@ def _train_here(
     keeper = checkpoint.keeper(chosen) if checkpoint else Keeper()
     try:
         with keeper.interruptible():
-            runs = train_together([jobs[number] for number in chosen], report, keeper, processes)
+            named = of_runs(report, chosen, len(jobs))
+            runs = train_together([jobs[number] for number in chosen], named, keeper, processes)
     except torch.cuda.OutOfMemoryError:
         if len(chosen) == 1:
             raise
@@ -200,7 +203,8 @@ def _train_side_by_side(
             _LOG.info("runs train one after the other: no room for their data in a temporary folder (%s)", error)
             return {}
         place = checkpoint.unlocked() if checkpoint else None
-        tasks = [(exchange, *task, count, place, report is not None) for task in zip(left, lent, strict=True)]
+        of = 0 if report is None else len(jobs)
+        tasks = [(exchange, *task, count, place, of) for task in zip(left, lent, strict=True)]
         stack.enter_context(exchange.passed_on(report))
         stack.enter_context(keeper.interruptible(exchange.ask_to_stop))
         registry: dict[Any, Any] = {}
@@ -232,9 +236,12 @@ def _lent(jobs: Sequence[Job], exchange: Exchange) -> list[Job]:
 
 
 def _train_in_worker(
-    exchange: Exchange, number: int, job: Job, count: int, checkpoint: Checkpoint | None, reports: bool
+    exchange: Exchange, number: int, job: Job, count: int, checkpoint: Checkpoint | None, of: int
 ) -> tuple[int, TrainedRun | None, list[Any]]:
-    """Train a run in a worker process; None when it was interrupted, and its state is kept."""
+    """Train a run in a worker process; None when it was interrupted, and its state is kept.
+
+    `of` is the number of all runs, which reports name, and 0 where nothing is reported.
+    """
 
     def report(*values: Any) -> None:
         exchange.report(*values)
@@ -242,7 +249,7 @@ def _train_in_worker(
     with in_worker(exchange.owner), recorded_warnings() as warned, computation(), threads(count):
         keeper = checkpoint.keeper([number], exchange.asked) if checkpoint else Keeper(asked=exchange.asked)
         try:
-            (run,) = train_together([job], report if reports else None, keeper, ALONE)
+            (run,) = train_together([job], of_runs(report, [number], of) if of else None, keeper, ALONE)
         except Interrupted:
             return number, None, warned
         if checkpoint:

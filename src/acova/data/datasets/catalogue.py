@@ -45,7 +45,12 @@ class Entry:
 
 
 def dataset_names() -> list[str]:
-    """Return the names `load_dataset` knows."""
+    """Return the names `load_dataset` knows.
+
+    See Also
+    --------
+    load_dataset : Loads one of them.
+    """
     return list(CATALOGUE)
 
 
@@ -61,6 +66,11 @@ def load_dataset(name: str) -> Dataset:
     -------
     Dataset
         Views (unscaled, as published) and labels.
+
+    See Also
+    --------
+    dataset_names : All names.
+    make_views : Simulated data with known clusters.
     """
     check_choice("load_dataset", "name", name, CATALOGUE)
     entry = CATALOGUE[name]

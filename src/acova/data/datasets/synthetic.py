@@ -35,7 +35,7 @@ class MadeDataset(Dataset):
     name, views, labels
         See `Dataset`.
     useful : dict of view → bool
-        Whether the view tells the clusters of `labels` apart at all.
+        Whether the view separates the clusters of `labels` at all.
     informative : dict of view → array of bool, shape (n_features,)
         The features that depend on a partition, be it `labels` or `other_labels`.
     other_labels : array of int, shape (n_samples,)
@@ -45,6 +45,10 @@ class MadeDataset(Dataset):
         Where the errors of a sample are ten times as large.
     error_correlation : array of shape (V, V)
         Correlation between the errors of two views in columns of the same number.
+
+    See Also
+    --------
+    make_views : Makes it.
     """
 
     useful: dict[str, bool] = field(default_factory=dict)

@@ -47,7 +47,13 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Dataset:
-    """Views and, where they are known, the classes of the samples."""
+    """Views and, where they are known, the classes of the samples.
+
+    See Also
+    --------
+    read_views : Reads one from files.
+    load_dataset : Loads one of the catalogue.
+    """
 
     name: str
     views: Any
@@ -173,20 +179,31 @@ def read_views(
     Returns
     -------
     Dataset
+
+    See Also
+    --------
+    inspect_data : What looks wrong in the files, before a fit.
+    StoredViews : Views that stay on disk.
+    read_omics : A MuData or AnnData file as it is.
     """
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     reading = Reading.of("read_views", **words, match_ids=match_ids, holes=holes, layer=layer)
     return read_dataset(Path(path), reading, categories)
 
 
-def read_dataset(path: Path, reading: Reading, categories: Mapping[str, Categories] | None = None) -> Dataset:
-    """Read a multi-view data set as `read_views` does, the words for it checked already."""
+def read_dataset(
+    path: Path,
+    reading: Reading,
+    categories: Mapping[str, Categories] | None = None,
+    seen: pd.Index | None = None,
+) -> Dataset:
+    """Read a multi-view data set as `read_views` does; its options are checked, `seen` is that of `Views.of`."""
     held = read_contents(path, reading).cleaned(reading)
     warn_of(ignored_findings(held.ignored))
     if any(map(is_sparse, held.parts.values())):
         views: Views | StoredViews = StoredViews.of(held.parts, held.observed)
     else:
-        views = Views.of(held.parts, held.observed, categories=categories)
+        views = Views.of(held.parts, held.observed, categories=categories, seen=seen)
     name = path.name if path.is_dir() else table_name(path)
     return Dataset(name, views, _classes(path, held.labels, views), held.matches)
 

@@ -125,7 +125,13 @@ def _frame(who: str, entry: Any, samples: pd.Index, features: pd.Index | None) -
 
 
 def read_omics(path: Path) -> Any:
-    """Read a ``.h5mu`` or ``.h5ad`` file."""
+    """Read a ``.h5mu`` or ``.h5ad`` file.
+
+    See Also
+    --------
+    write_omics : Writes it back with results.
+    acova.ACOVA.annotate : Adds the results.
+    """
     kind = "MuData" if path.suffix == ".h5mu" else "AnnData"
     package = require(kind.lower(), f"{path}: reading {kind}", "omics")
     check_file(path)
@@ -139,6 +145,10 @@ def write_omics(data: Any, path: Path) -> None:
     """Write a container, whole or not at all, in the format that its kind has.
 
     A file that is there stays until the new one is whole. What is no regular file, such as a device, is never replaced.
+
+    See Also
+    --------
+    read_omics : Reads it.
     """
     ending = ".h5mu" if hasattr(data, "mod") else ".h5ad"
     if path.suffix != ending:

@@ -141,7 +141,7 @@ def describe(model: "DeepClusterer", views: Views, order: NDArray[np.intp], befo
     found = found.take(place)
     model.labels_, model.probabilities_, model.view_weights_ = found.labels, found.probabilities, found.weights
     model._agreement, model.latent_ = found.agreement, found.latent
-    model.index_ = views.index[place]
+    model.index_, model._usual = views.index[place], None
     agreement = found.agreement if model.n_voters_ > 1 else None
     doubts = doubts_about(model.labels_, model.n_clusters_, model.history_, model.probabilities_, agreement)
     model.warnings_ = [*doubts, *influence.warnings]

@@ -158,6 +158,7 @@ def test_keywords_are_acovas_but_for_what_is_fixed():
         *RECIPES["paper"],
         "final_clusters",
         "temperature",
+        "covariate_use",
         "recipe",
         "warmup_kl",
         "n_neighbors",

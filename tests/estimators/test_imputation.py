@@ -389,7 +389,7 @@ def test_of_many_samples_evenly_spread_ones_lend_values(model, toy, monkeypatch)
     monkeypatch.setattr("acova.training.imputer.MAX_DONORS", 50)
     imputer = model._imputer()
     arrays = imputer.scaled(toy)
-    donors = imputer.donors(arrays, toy.observed)
+    donors = imputer.donors(arrays, toy.observed, model._scaling.told(toy))
     np.testing.assert_array_equal(donors.observed, toy.observed[::3])
     np.testing.assert_array_equal(donors.views[1], arrays[1][::3])
 

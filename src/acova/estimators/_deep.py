@@ -29,6 +29,7 @@ from acova.estimators._outliers import NetworkOutliersMixin, OutliersMixin
 from acova.estimators._refit import RefitMixin
 from acova.estimators._resolution import (
     checked_settings,
+    covariate_use_of,
     identity_of,
     left_open,
     resolved_settings,
@@ -36,7 +37,7 @@ from acova.estimators._resolution import (
     settings_of_fit,
 )
 from acova.estimators._tree import TreeMixin
-from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
+from acova.estimators._validation import adjustable, blocks_of_categories, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.selection import doubts_about_number, numbers_for
 from acova.functional import Batch
@@ -44,6 +45,7 @@ from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about, warn_of
+from acova.training.covariate_effects import with_covariates
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import (
     Inferred,
@@ -218,6 +220,7 @@ class DeepClusterer(
                 data,
                 self._scaling.marks,
                 blocks,
+                self._scaling.n_told,
             )
             for run in range(settings.n_init)
         ]
@@ -243,8 +246,9 @@ class DeepClusterer(
     def _adjusted(self, scaling: Scaling, views: Views | StoredViews) -> Scaling:
         if not isinstance(views, Views) or views.covariates is None:
             return scaling
-        check_adjustable(type(self).__name__, self._likelihoods, views.names)
-        return scaling.adjusted(views)
+        use = covariate_use_of(self)
+        adjusts = adjustable(type(self).__name__, use, self._likelihoods, views.names)
+        return with_covariates(scaling, views, adjusts=adjusts, tells=use != "adjust")
 
     def _with_number(self, settings: Settings, views: Views | StoredViews) -> Settings:
         """Choose the number of clusters where it is left to the data."""
@@ -378,6 +382,13 @@ class DeepClusterer(
         """The likelihood of each view, by its name."""
         check_is_fitted(self, "labels_")
         return dict(zip(self.view_names_, self._likelihoods, strict=True))
+
+    @property
+    def covariates_(self) -> dict[str, tuple[str, ...]]:
+        """The covariates of the fit by name: the levels of words, nothing for numbers."""
+        check_is_fitted(self, "labels_")
+        known = self._scaling.covariates
+        return {} if known is None else {**known.levels, **dict.fromkeys(known.moments, ())}
 
     def _with_covariates(self, X: Any, observed: Any, covariates: Any, *, reset: bool = False) -> tuple[Any, Any]:
         """Return the data with their covariates, and the mask that is left to apply."""

@@ -39,6 +39,12 @@ def left_open(model: "DeepClusterer") -> list[str]:
     return [name for name, value in model.get_settings().items() if value is None]
 
 
+def covariate_use_of(model: "DeepClusterer") -> str:
+    """Return what a fit does with covariates; methods without the setting adjust for them."""
+    use: str = resolved_settings(model).get("covariate_use", "adjust")
+    return use
+
+
 def checked_settings(model: "DeepClusterer") -> Settings:
     """Return every setting, or raise `OptionError` for one with a value that it cannot have."""
     settings = resolved_settings(model)

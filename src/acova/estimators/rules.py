@@ -124,6 +124,7 @@ RULES: Mapping[str, Rule] = {
     "correlation": either((*LEARNED_CORRELATIONS, "identity"), anything, _MATRIX),
     "correlation_start": either(CORRELATION_STARTS, anything, _MATRIX),
     "missing": word("precision", "marginal"),
+    "covariate_use": word("both", "adjust", "decode", "encode"),
     "precision": word(*PRECISIONS),
     "cluster_start": word(*STARTS),
     "final_clusters": word("graph", "mixture"),

@@ -87,6 +87,11 @@ class MultiViewVAE(ClusteringNetwork):
     marks : sequence of bool, optional
         The views whose tensors (N, 2P_v) hold, after the values, 1 where a cell is empty and 0 elsewhere. The encoder
         takes both; empty cells are not reconstructed.
+    n_covariates : int
+        How many numbers the tensor of every view ends with that tell a sample's covariates. The decoders take them
+        beside the latent vector.
+    encodes_covariates : bool
+        Whether the encoders take them, too.
     generator : torch.Generator, optional
         Draws the initial weights (default: torch's global generator).
     """
@@ -119,9 +124,12 @@ class MultiViewVAE(ClusteringNetwork):
         elbo_weight: float = 1.0,
         temperature: float = 1.0,
         marks: Sequence[bool] = (),
+        n_covariates: int = 0,
+        encodes_covariates: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.n_covariates, self.encodes_covariates = n_covariates, encodes_covariates
         self.temperature = float(temperature)
         self.fusion = fusion
         self.assignment = assignment
@@ -135,15 +143,19 @@ class MultiViewVAE(ClusteringNetwork):
         sizes = list(view_sizes)
         self.view_sizes, self.marks = tuple(sizes), tuple(marks) or (False,) * len(sizes)
         marked = [size if has_marks else 0 for size, has_marks in zip(sizes, self.marks, strict=True)]
-        inputs = [size + more for size, more in zip(sizes, marked, strict=True)]
+        silent = [more + (n_covariates if encodes_covariates else 0) for more in marked]
+        inputs = [size + more for size, more in zip(sizes, silent, strict=True)]
         weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes), dtype=torch.float32)
         self.register_buffer("reconstruction_weights", weights)
-        # An encoder starts as one that takes completed views for observed ones, and learns what the marks mean.
+        # An encoder starts as one that takes completed views for observed ones, and learns what marks and covariates
+        # mean.
         self.encoders = Perceptrons(
-            [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=marked, generator=generator
+            [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=silent, generator=generator
         )
         ends = [density.widths * size for density, size in zip(self.view_likelihoods, sizes, strict=True)]
-        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), ends], len(sizes), generator=generator)
+        self.decoders = Perceptrons(
+            [latent_dim + n_covariates, *map(int, reversed(hidden)), ends], len(sizes), generator=generator
+        )
         self.prior = self._new_prior(n_clusters, latent_dim)
         self.register_buffer("error_scale", None)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
@@ -210,7 +222,13 @@ class MultiViewVAE(ClusteringNetwork):
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return what the encoders say, (N, V, 2D)."""
+        if self.n_covariates and not self.encodes_covariates:
+            views = [view[..., : -self.n_covariates] for view in views]
         return encode_observed(self.encoders, views, observed, mapped=self.mapped)
+
+    def covariates_in(self, views: Sequence[Tensor]) -> Tensor | None:
+        """Return what the views' tensors tell of the samples' covariates, (N, n_covariates), if they tell any."""
+        return views[0][..., -self.n_covariates :] if self.n_covariates else None
 
     def fuse(self, mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
         """Fuse the observed views' estimates."""
@@ -240,12 +258,21 @@ class MultiViewVAE(ClusteringNetwork):
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
+    def decode(self, latents: Sequence[Tensor], wanted: Tensor, covariates: Tensor | None = None) -> list[Tensor]:
         """Return what the decoders say of each view's latents (N, D), where wanted (N, V); other rows mean nothing.
 
         `view_likelihoods` make means, quantiles and draws of it. For most of them it is a number per feature (N, P_v).
+        Covariates (N, n_covariates) are those of `covariates_in`; without them, every sample has their mean.
         """
-        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
+        return decode_wanted(self.decoders, self._told(latents, covariates), wanted, mapped=self.mapped)
+
+    def _told(self, latents: Sequence[Tensor], covariates: Tensor | None) -> Sequence[Tensor]:
+        """Return what the decoders take: latents (N, D), and behind them the covariates."""
+        if not self.n_covariates:
+            return latents
+        if covariates is None:
+            covariates = latents[0].new_zeros(*latents[0].shape[:-1], self.n_covariates)
+        return [torch.cat([latent, covariates.to(latent.dtype)], -1) for latent in latents]
 
     def objective(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> ObjectiveParts:
         """Return the parts of the objective per sample.
@@ -324,9 +351,9 @@ class MultiViewVAE(ClusteringNetwork):
 
     def _cells(self, views: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the values of the views (N, P_v), and which of them are empty cells; None where none is marked."""
-        parts = list(zip(views, self.view_sizes, self.marks, strict=True))
-        values = [view[..., :size] if marked else view for view, size, marked in parts]
-        return values, [view[..., size:] > 0 if marked else None for view, size, marked in parts]
+        parts, more = list(zip(views, self.view_sizes, self.marks, strict=True)), self.n_covariates > 0
+        values = [view[..., :size] if marked or more else view for view, size, marked in parts]
+        return values, [view[..., size : 2 * size] > 0 if marked else None for view, size, marked in parts]
 
     def targets(self, batch: Batch, known: Tensor) -> tuple[Sequence[Tensor], list[Tensor]]:
         """Return what views are decoded to, (N, P_v), and which cells (N, P_v) of the known rows (N, V) are known."""
@@ -339,10 +366,14 @@ class MultiViewVAE(ClusteringNetwork):
         """Return how far views are from what a latent (N, D) is decoded to, summed with their shares (N, V); (N,)."""
         values, empty = self._cells(batch.views)
         targets = batch.targets or values
-        latents = [latent] * len(targets)
+        covariates = self.covariates_in(batch.views)
+        latents = list(self._told([latent], covariates)) * len(targets)
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
-        outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
+        if whole:
+            outputs = self.decoders.whole(latents, together=True)
+        else:
+            outputs = decode_wanted(self.decoders, latents, shares > 0, mapped=self.mapped)
         if self._have_kernels:
             return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
         of_views = zip(self.view_likelihoods, targets, outputs, self.targets(batch, shares > 0)[1], strict=True)
@@ -381,7 +412,7 @@ class MultiViewVAE(ClusteringNetwork):
         It is the squared error, but for likelihoods whose outputs are not in the units of what is encoded.
         """
         views, observed = batch.views, batch.observed
-        outputs = self.decode(self.codes(views, observed).unbind(1), observed)
+        outputs = self.decode(self.codes(views, observed).unbind(1), observed, self.covariates_in(views))
         targets, cells = self.targets(batch, observed)
         errors = []
         for v, (view, empty) in enumerate(zip(*self._cells(views), strict=True)):

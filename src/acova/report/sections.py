@@ -23,6 +23,7 @@ from acova.report.trust import find_doubts
 from acova.report.words import correlation_words, training_checks
 
 _MAX_PATTERNS = 15
+_MAX_LEVELS = 6
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,13 @@ def _views(result: Result) -> dict[str, Any]:
         cells = max(view["count"] * view["features"], 1)
         view |= {"likelihood": kinds.get(view["name"], "").replace("_", " ")}
         view |= {"empty": empty, "empty_share": empty / cells}
-    return {"views": views, "missing": _patterns(model)}
+    covariates = {
+        name: f"{name} ({', '.join(levels[:_MAX_LEVELS])}{', …' if len(levels) > _MAX_LEVELS else ''})"
+        if levels
+        else name
+        for name, levels in getattr(model, "covariates_", {}).items()
+    }
+    return {"views": views, "covariates": list(covariates.values()), "missing": _patterns(model)}
 
 
 def _patterns(model: Any) -> dict[str, Any]:

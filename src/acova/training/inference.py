@@ -223,7 +223,8 @@ def trained_objective(
 def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: Sequence[str] = ()) -> Batch:
     """Return scaled views, zero where hidden, on a device; and as targets those whose likelihood is of the data.
 
-    Views whose empty cells are marked have their marks after the values.
+    Views whose empty cells are marked have their marks after the values, and after these what the network is told of
+    the covariates.
     """
     arrays = scaled(views, scaling)
     tensors = [torch.from_numpy(array).to(device) for array in arrays]
@@ -233,6 +234,9 @@ def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: 
             empty = views.empty[v]
             marks = np.zeros_like(arrays[v]) if empty is None else empty.astype(np.float32)
             tensors[v] = torch.from_numpy(np.concatenate([arrays[v], marks], axis=1)).to(device)
+    if scaling.n_told:
+        told = torch.from_numpy(scaling.told(views)).to(device)
+        tensors = [torch.cat([tensor, told], dim=1) for tensor in tensors]
     return Batch(tensors, torch.from_numpy(views.observed).to(device), targets)
 
 

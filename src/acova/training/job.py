@@ -124,6 +124,8 @@ class Job:
         The views of which the network is told the empty cells.
     blocks : tuple of V tuples of int
         How many columns each encoded column became, for views of categories alone; empty for other views.
+    n_covariates : int
+        How many numbers the network is told of each sample's covariates.
     """
 
     method: "Method"
@@ -135,12 +137,13 @@ class Job:
     data: FitData
     marks: tuple[bool, ...] = ()
     blocks: tuple[tuple[int, ...], ...] = ()
+    n_covariates: int = 0
 
     @property
     def input_sizes(self) -> tuple[int, ...]:
-        """Widths of the views' tensors: with marks, an indicator of the empty cells follows the values."""
-        marks = self.marks or (False,) * len(self.sizes)
-        return tuple(size * (2 if marked else 1) for size, marked in zip(self.sizes, marks, strict=True))
+        """Widths of the views' tensors: an indicator of the empty cells may follow the values, and covariates these."""
+        marks, told = self.marks or (False,) * len(self.sizes), self.n_covariates
+        return tuple(size * (2 if marked else 1) + told for size, marked in zip(self.sizes, marks, strict=True))
 
     @property
     def device(self) -> torch.device:

@@ -22,7 +22,7 @@ from acova.networks import MultiViewVAE
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.confidence import starting_temperature
 from acova.training.correlation_starts import given_correlation, starting_correlation
-from acova.training.costs import blind_costs, reconstruction_weights, target_moments
+from acova.training.costs import blind_costs, reconstruction_weights, shares_of_cells, target_moments
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import batch_of
 from acova.training.job import FitData, Job, Settings
@@ -87,7 +87,7 @@ class Variational(Method):
                 moments = scaled_moments(views, scaling)
             variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
             moments = target_moments(settings.who, views, likelihoods, moments)
-            costs = blind_costs(moments, likelihoods)
+            costs = blind_costs(moments, likelihoods, shares_of_cells(views))
         if isinstance(views, StoredViews) and neighbours:
             raise _refusal_of_neighbours(settings)
         if of_data and settings.cluster_start == "neighbors":
@@ -152,6 +152,8 @@ class Variational(Method):
             elbo_weight=settings.elbo_weight,
             temperature=starting_temperature(settings),
             marks=job.marks,
+            n_covariates=job.n_covariates,
+            encodes_covariates=settings.get("covariate_use", "adjust") == "encode",
             generator=generator(job.streams.integer("weights")),
         )
         for density, moments in zip(network.view_likelihoods if data.moments else (), data.moments, strict=True):

@@ -323,6 +323,9 @@ def test_covariates_need_a_fit(old):
     model = ACOVA.from_settings(3, **SMALL).fit(old, covariates=pd.DataFrame({"age": np.arange(len(old))}))
     with pytest.raises(OptionError, match=r"fitted with covariates.*fit again"):
         model.update(old)
+    rest = old.without([old.names[0]])
+    before = model.predict_proba(rest)
+    np.testing.assert_allclose(model.remove_view(old.names[0]).predict_proba(rest), before, atol=1e-6)
 
 
 def test_error_bars_of_imputation_are_forgotten(old, first):

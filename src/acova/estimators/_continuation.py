@@ -103,7 +103,8 @@ def reduce(model: "DeepClusterer", v: int) -> None:
     names = dropped(model.view_names_, v)
     blocks = tuple(block_sizes(model.categories_.get(view, {}), size) for view, size in zip(names, sizes, strict=True))
     count, data = int(model.summary_.counts.sum()), FitData(torch.device("cpu"))
-    job = Job(model.method, settings, likelihoods, sizes, count, Streams(model.seed_), data, scaling.marks, blocks)
+    of_data = (sizes, count, Streams(model.seed_), data, scaling.marks, blocks, scaling.n_told)
+    job = Job(model.method, settings, likelihoods, *of_data)
     fewer = [without_view(job, network, v).to(device_of(network)) for network in networks]
     if hasattr(model, "feature_names_in_"):
         ends = np.cumsum([0, *model._given_sizes])

@@ -36,7 +36,7 @@ placed = observed[:, :2].any(axis=1)
 now = Views.of({name: tables[name][placed] for name in names[:2]})
 model = ACOVA(3, random_state=0, **SMALL).fit(now.announce("metabolites", 12))
 before, classes = model.labels_, made.labels[placed]
-print(f"Accuracy: {clustering_accuracy(classes, before):.3f}")
+print(f"accuracy: {clustering_accuracy(classes, before):.3f}")
 
 # %%
 # The new assay arrives. `update` learns an announced view before it trains all parts on; `add_view` learns it alone,
@@ -49,7 +49,7 @@ print(f"{has.sum()} of {len(has)} samples have the new assay.")
 print(f"Samples without it that moved: {(model.labels_ != before)[~has].sum()}")
 print(f"Samples with it that moved: {(model.labels_ != before)[has].sum()}")
 for name, labels in (("before", before), ("after", model.labels_)):
-    print(f"Accuracy of those with it {name}: {clustering_accuracy(classes[has], labels[has]):.3f}")
+    print(f"accuracy {name}, of those with it: {clustering_accuracy(classes[has], labels[has]):.3f}")
 
 # %%
 # What would the assay show where it was never run? `calibrate_imputation` hides entries from trainings of its own and

@@ -76,8 +76,8 @@ def keywords(cls: type) -> list[str]:
 
 
 def depth(cls: type) -> int:
-    """Return the number of classes of this package in the longest chain from a class to its bases, mixins aside."""
-    own = cls.__module__.startswith("acova") and not cls.__name__.endswith("Mixin")
+    """Return the number of classes of this package in the longest chain from a class to its bases, mixins counted."""
+    own = cls.__module__.startswith("acova")
     return own + max((depth(base) for base in cls.__bases__), default=0)
 
 

@@ -45,10 +45,10 @@ SITES = 5
 SAMPLES = 500
 Views = list[np.ndarray]
 METHODS = {
-    "ACOVA": lambda n_clusters, run: ACOVA.from_settings(
-        n_clusters, n_init=1, epochs=100, pretrain_epochs=50, warmup_epochs=50, random_state=run, device="cpu"
+    "ACOVA": lambda n_clusters, run, device: ACOVA.from_settings(
+        n_clusters, n_init=1, epochs=100, pretrain_epochs=50, warmup_epochs=50, random_state=run, device=device
     ),
-    "AgreementGraph": lambda n_clusters, run: AgreementGraph(n_clusters, random_state=run),
+    "AgreementGraph": lambda n_clusters, run, _: AgreementGraph(n_clusters, random_state=run),
 }
 KEYS = ["method", "dataset", "pattern", "share", "fill", "run"]
 
@@ -129,16 +129,16 @@ def stored(path: Path) -> pd.DataFrame:
 
 
 def cases(
-    methods: list[str], names: list[str], runs: int, fills: list[str], shares: list[float]
+    methods: list[str], names: list[str], runs: range, fills: list[str], shares: list[float]
 ) -> Iterator[tuple[str, str, str, float, str, int]]:
     """Yield what there is to fit, run by run."""
-    for run, method, name in product(range(runs), methods, names):
+    for run, method, name in product(runs, methods, names):
         yield method, name, "none", 0.0, "cells", run
         for pattern, share, fill in product(PATTERNS, shares, fills):
             yield method, name, pattern, share, fill, run
 
 
-def fit_one(case: tuple[str, str, str, float, str, int]) -> dict[str, object]:
+def fit_one(case: tuple[str, str, str, float, str, int], device: str) -> dict[str, object]:
     """Return the row of a fit."""
     torch.set_num_threads(1)
     method, name, pattern, share, fill, run = case
@@ -147,19 +147,19 @@ def fit_one(case: tuple[str, str, str, float, str, int]) -> dict[str, object]:
     given = views if pattern == "none" else filled(with_empty_cells(views, share, pattern, run), fill)
     filling = time.process_time() - start
     start = time.process_time()
-    model = METHODS[method](int(labels.max()) + 1, run).fit(given)
+    model = METHODS[method](int(labels.max()) + 1, run, device).fit(given)
     seconds = time.process_time() - start
     scores = clustering_scores(labels[labels >= 0], model.labels_[labels >= 0])
-    about = {"seconds_of_filling": filling, "seconds": seconds, "acova": __version__}
+    about = {"seconds_of_filling": filling, "seconds": seconds, "device": device, "acova": __version__}
     return dict(zip(KEYS, case, strict=True)) | scores | about
 
 
-def fit_all(todo: Iterable[tuple[str, str, str, float, str, int]], path: Path, jobs: int) -> None:
+def fit_all(todo: Iterable[tuple[str, str, str, float, str, int]], path: Path, jobs: int, device: str) -> None:
     """Fit what is not in the file, and append it fit by fit."""
     done = set(map(tuple, stored(path)[KEYS].itertuples(index=False)))
     path.parent.mkdir(parents=True, exist_ok=True)
     todo = [case for case in todo if case not in done]
-    for row in Parallel(jobs, return_as="generator_unordered")(delayed(fit_one)(case) for case in todo):
+    for row in Parallel(jobs, return_as="generator_unordered")(delayed(fit_one)(case, device) for case in todo):
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(*(row[key] for key in KEYS), f"{row['acc']:.3f}, {row['seconds']:.1f} s", flush=True)
@@ -224,7 +224,9 @@ def main() -> None:
     parser.add_argument("--fills", nargs="+", default=list(FILLS), choices=list(FILLS))
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run: the seed of mask and training")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "cells.jsonl")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--speed", type=Path, metavar="OLD/src")
@@ -232,8 +234,11 @@ def main() -> None:
     if given.speed:
         speed(given.speed)
         return
+    runs = range(given.first, given.first + given.runs)
     if not given.show:
-        fit_all(cases(given.methods, given.datasets, given.runs, given.fills, given.shares), given.out, given.jobs)
+        fit_all(
+            cases(given.methods, given.datasets, runs, given.fills, given.shares), given.out, given.jobs, given.device
+        )
     print(table(given.out))
 
 

@@ -3,6 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/cluster_number.py sets --out sets.csv
     OMP_NUM_THREADS=1 python benchmarks/cluster_number.py made --out made.csv
     OMP_NUM_THREADS=1 python benchmarks/cluster_number.py none --runs 20 --out none.csv
+    OMP_NUM_THREADS=1 python benchmarks/cluster_number.py model --out model.csv
+    OMP_NUM_THREADS=1 python benchmarks/cluster_number.py cost handwritten
     python benchmarks/cluster_number.py table sets.csv
 
 `sets`: labelled data, those of ../shared/datasets where that folder is there; half of the samples of complete data are
@@ -10,6 +12,12 @@ incomplete, those of incomplete data are as they come. Of more than 2,000 sample
 Gaussian clusters in three views, half of the samples incomplete, balanced or with sizes from 1 to 8. `none`: data
 without clusters. Labels are used for the comparison alone. Mask, draw and seed are the run's number; the rule of
 `select_n_clusters` was chosen on run 0, so report others.
+
+`model`: rules that need a network for every candidate, on sets that are small enough. ACOVA, one run with half of the
+default epochs for each of 2 to 12 clusters, is trained on four fifths of the samples. `bound` is the largest `score` of
+the others; `silhouette_z` and `gap_z` are the largest silhouette and gap statistic (5 uniform references) of the
+clusters, in the latent space of the fit that found them. `cost`: seconds of `select_n_clusters` and of the default fit,
+of which one run is timed and counted five times.
 
 Other rules, all with the candidates 2 to 15 (made data: 2 to 25): `stability`, the largest adjusted Rand index between
 clusters of all samples and of 80 %; `eigengap`, the largest gap of the random walk's eigenvalues on the graph of all
@@ -34,6 +42,9 @@ SETS = (
 NUMBERS = (1, 2, 3, 5, 8, 12, 20)
 KINDS = ("gaussian", "one factor", "independent", "wide", "elliptical t", "t errors", "uniform", "skew")
 MOST = 2_000
+MODEL_SETS = ("iris", "wine", "nci60", "basicmotions", "tcga_acc_all", "tcga_brca_mixomics", "webkb", "3sources416")
+MODEL_CANDIDATES = tuple(range(2, 13))
+SHORT = {"n_init": 1, "consensus": False, "pretrain_epochs": 50, "warmup_epochs": 50, "epochs": 100}
 
 
 def read(name: str, run: int):
@@ -172,10 +183,49 @@ def choices(views, largest: int, run: int, *, others: bool = True) -> dict[str, 
     return row
 
 
+def by_model(views, run: int) -> dict[str, int]:
+    """Return what the model's bound of held-out samples, and its latent space, choose."""
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import silhouette_score
+
+    from acova import ACOVA
+
+    rng = np.random.default_rng(run)
+    order = rng.permutation(len(views))
+    cut = len(order) // 5
+    held, train = views.take(np.sort(order[:cut])), views.take(np.sort(order[cut:]))
+    rows = []
+    for k in MODEL_CANDIDATES:
+        model = ACOVA.from_settings(k, random_state=run, **SHORT).fit(train)
+        latent, labels = np.asarray(model.latent_, dtype=np.float64), model.labels_
+        within = sum(np.square(latent[labels == c] - latent[labels == c].mean(axis=0)).sum() for c in np.unique(labels))
+        low, high = latent.min(axis=0), latent.max(axis=0)
+        drawn = [rng.uniform(low, high, size=latent.shape) for _ in range(5)]
+        reference = np.mean([np.log(KMeans(k, n_init=1, random_state=0).fit(rows).inertia_) for rows in drawn])
+        silhouette = silhouette_score(latent, labels) if len(np.unique(labels)) > 1 else -1.0
+        rows.append((model.score(held), silhouette, reference - np.log(within)))
+    best = np.argmax(rows, axis=0)
+    return {name: MODEL_CANDIDATES[at] for name, at in zip(("bound", "silhouette_z", "gap_z"), best, strict=True)}
+
+
+def cost(name: str, run: int) -> None:
+    """Print what choosing costs beside what is fitted then."""
+    from acova import ACOVA, select_n_clusters
+
+    views, labels = read(name, run)
+    start = time.process_time()
+    select_n_clusters(views, range(2, 16), random_state=run)
+    chosen = time.process_time() - start
+    start = time.process_time()
+    ACOVA.from_settings(len(np.unique(labels)), n_init=1, consensus=False, random_state=run).fit(views)
+    fit = 5 * (time.process_time() - start)
+    print(f"{name}: choosing {chosen:.0f} s, default fit of five runs {fit:.0f} s, ratio {(chosen + fit) / fit:.2f}")
+
+
 def jobs(what: str, names: list[str], run: int):
     """Yield name, true number, views, largest candidate and whether other rules are asked."""
-    if what == "sets":
-        for name in names or SETS:
+    if what in ("sets", "model"):
+        for name in names or (SETS if what == "sets" else MODEL_SETS):
             views, labels = read(name, run)
             yield name, len(np.unique(labels)), views, 15, True
     elif what == "made":
@@ -212,7 +262,7 @@ def as_markdown(rows: pd.DataFrame) -> str:
 def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("sets", "made", "none", "table"))
+    parser.add_argument("what", choices=("sets", "made", "none", "model", "cost", "table"))
     parser.add_argument("names", nargs="*", help="data sets, kinds, or the csv files of a table")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--first", type=int, default=1, help="number of the first run")
@@ -222,10 +272,16 @@ def main() -> None:
         print(as_markdown(pd.concat([pd.read_csv(name) for name in arguments.names])))
         return
     warnings.simplefilter("ignore")
+    if arguments.what == "cost":
+        for name in arguments.names:
+            cost(name, arguments.first)
+        return
     rows: list[dict[str, object]] = []
     for run in range(arguments.first, arguments.first + arguments.runs):
         for name, true, views, largest, others in jobs(arguments.what, arguments.names, run):
-            rows.append({"data": name, "run": run, "true": true, **choices(views, largest, run, others=others)})
+            found = choices(views, largest, run, others=others and arguments.what != "model")
+            found |= by_model(views, run) if arguments.what == "model" else {}
+            rows.append({"data": name, "run": run, "true": true, **found})
             print(rows[-1], flush=True)
             if arguments.out:
                 pd.DataFrame(rows).to_csv(arguments.out, index=False)

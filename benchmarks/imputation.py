@@ -13,7 +13,10 @@ Error: root mean squared error in units of each feature's standard deviation ove
 views. ACOVA is one run (n_init=1); "decoder" is before `calibrate_imputation`, "imputed" after it, "identity" the same
 with correlation="identity" (only with --methods acova identity, which fits six times more). KNN is scikit-learn's
 KNNImputer (5 neighbours) on z-scored views side by side, "iterative" its IterativeImputer (BayesianRidge) with at most
-50 predictors a column and 5 rounds. Rows that the output file has already are not computed again.
+50 predictors a column and 5 rounds. "MOFA" (with --methods mofa, where mofapy2 can be imported) is MOFA+ with Gaussian
+likelihoods on z-scored views, its defaults but 15 factors that may be dropped from (below 1 % of the variance of every
+view), 1,000 iterations at most and its convergence "fast"; its intervals are normal with the variances it imputes with.
+Rows that the output file has already are not computed again.
 """
 
 import argparse
@@ -118,6 +121,41 @@ def by_scikit_learn(imputer: Callable[[], object]) -> Callable[[Arrays], Arrays]
     return imputed
 
 
+def of_mofa(views: Arrays, arrays: Arrays, hidden: np.ndarray) -> dict:
+    """Return what MOFA imputes, the coverage of its intervals and seconds."""
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    from mofapy2.run.entry_point import entry_point
+    from scipy.stats import norm
+
+    means, spreads = [np.nanmean(view, axis=0) for view in views], [np.nanstd(view, axis=0) for view in views]
+    varies = [spread > 0 for spread in spreads]  # MOFA refuses features without variance
+    start = time.process_time()
+    with redirect_stdout(StringIO()):
+        model = entry_point()
+        model.set_data_options()
+        parts = zip(views, means, spreads, varies, strict=True)
+        model.set_data_matrix([[((view - mean) / spread)[:, some]] for view, mean, spread, some in parts])
+        model.set_model_options(factors=15)
+        model.set_train_options(iter=1000, convergence_mode="fast", dropR2=0.01, seed=0, quiet=True)
+        model.build()
+        model.run()
+        model.impute(mask_outliers=False)
+    filled, covered = [], {str(nominal): [] for nominal in NOMINAL}
+    for v, (mean, variance) in enumerate(zip(*model.imputed_data.values(), strict=True)):
+        whole = np.tile(means[v], (len(mean), 1))
+        whole[:, varies[v]] += mean * spreads[v][varies[v]]
+        filled.append(whole)
+        gap = np.abs(whole - arrays[v])[hidden[:, v]]
+        std = np.zeros_like(whole)
+        std[:, varies[v]] = np.sqrt(variance) * spreads[v][varies[v]]
+        for nominal in NOMINAL:
+            reach = norm.ppf((1 + nominal / 100) / 2) * std[hidden[:, v]]
+            covered[str(nominal)].append(float((gap <= reach).mean()))
+    return {"filled": filled, "coverage": covered, "seconds": time.process_time() - start}
+
+
 def others() -> dict[str, Callable[[Arrays], Arrays]]:
     """Return the imputers to compare with, by name."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -151,6 +189,8 @@ def run(names: list[str], runs: int, out: Path, methods: list[str]) -> None:
                 if method in methods and (name, number, method) not in done:
                     start = time.process_time()
                     write(method, {"filled": imputed(views), "seconds": time.process_time() - start})
+            if "mofa" in methods and (name, number, "MOFA") not in done:
+                write("MOFA", of_mofa(views, arrays, hidden))
             if "acova" in methods and (name, number, "imputed") not in done:
                 identity = "identity" in methods
                 found_of = of_acova(views, arrays, hidden, CLUSTERS[name], number, identity=identity)

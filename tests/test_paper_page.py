@@ -7,6 +7,7 @@ import math
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -174,6 +175,54 @@ def test_runtime_and_growth():
     assert f"take {grown['N', '65536', 'epoch'] / grown['N', '1024', 'epoch']:.0f} times as long" in PAGE
     fusion = [f"{1000 * grown['V', views, 'precision']:.{digits}f} ms" for views, digits in (("32", 1), ("128", 0))]
     assert f"{fusion[0]} per batch of 256 at 32 views, {fusion[1]} at 128" in PAGE
+
+
+class TestCalibration:
+    VARIANTS = ("R = I", "ρ = 0.3", "learned R", "marginal form")
+    CELLS = tuple((name, rate) for name in ("handwritten", "scene15", "cub") for rate in (30.0, 70.0))
+
+    def per_run(self, metric, name, variant, rate):
+        results = stored("calibration")
+        rows = [results.rows[name, rate, variant, run] for run in range(results.spec.runs)]
+        return np.array([row["records"]["calibration"][metric] for row in rows])
+
+    def test_tables(self):
+        for metric, rows in zip(("coverage", "surer", "ece_drawn"), tables("Calibration"), strict=True):
+            for name, rate in self.CELLS:
+                cells = [spread(self.per_run(metric, name, variant, rate)) for variant in self.VARIANTS]
+                assert rows[f"{name}, {rate:g} %"] == [f"{short(mean)} ± {short(std)}" for mean, std in cells]
+
+    def test_the_product_of_experts_is_the_least_overconfident(self):
+        for name, rate in self.CELLS:
+            runs = {variant: self.per_run("coverage", name, variant, rate) for variant in self.VARIANTS}
+            assert max(runs, key=lambda variant: runs[variant].mean()) == "R = I"
+            assert runs["R = I"].mean() < 0.9
+            assert (runs["learned R"] < runs["R = I"]).all()
+
+    @pytest.mark.parametrize("metric", ["ece_drawn", "brier_drawn", "auroc_drawn"])
+    def test_paired_differences(self, metric):
+        apart = set()
+        for place in self.CELLS:
+            name, rate = place
+            pairs = self.per_run(metric, name, "learned R", rate) - self.per_run(metric, name, "R = I", rate)
+            mean, half = interval(pd.Series(pairs))
+            if abs(mean) > half:
+                apart.add(place)
+        assert apart == ({("scene15", 30.0)} if metric == "auroc_drawn" else set())
+
+
+def test_seconds_of_cub_and_of_many_views():
+    section_text = " ".join(PAGE.split())
+    cells = stored("runtime").cells
+    cells = cells[(cells["dataset"] == "cub") & (cells["metric"] == "seconds_per_epoch")].set_index("method")["mean"]
+    for method in ("PMIMC", "DCP", "CPSPAN", "ACOVA", "MVP", "DVIMC", "DSIMVC"):
+        assert f"{method} {1000 * cells[method]:.1f}" in section_text
+    rows = stored("views").rows
+    ends = (("2", " with 2 views"), ("4", " with 4"), ("8", " with 8"), ("16", " with 16"), ("32", " with 32"))
+    for views, end in ends:
+        later = [row["seconds"] for key, row in rows.items() if key[0] == f"made, {views} views" and key[3] > 0]
+        assert len(later) == 2
+        assert f"{np.mean(later):.2f} s{end}" in section_text
 
 
 def test_correlations_of_the_simulation():

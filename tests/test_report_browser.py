@@ -58,6 +58,8 @@ def test_a_cluster_filters_map_table_and_cards(browser, page, nasty):
     assert browser.run("document.getElementById('map-canvas').toDataURL()") != everything
     visible = "[...document.querySelectorAll('.profile')].filter(p => !p.hidden).map(p => p.dataset.cluster)"
     assert browser.run(visible) == ["1"]
+    way = "[...document.querySelectorAll('#tree-chart .on-path')].map(p => p.dataset.clusters.split(' ').includes('1'))"
+    assert set(browser.run(way)) == {True}
     browser.press("Escape")
     assert shown(browser) == 240
     assert browser.run("document.getElementById('map-canvas').toDataURL()") == everything

@@ -29,6 +29,7 @@ NAMES = (
     "sensors_with_outages",
     "choosing_n_clusters",
     "predicting_with_fewer_views",
+    "an_assay_added_later",
 )
 THUMBNAIL = (400, 260)
 

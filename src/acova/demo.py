@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acova.data import Dataset, Views, load_dataset, make_observed
-from acova.estimators import ACOVA, Concat, KNNImpute
+from acova.estimators import ACOVA, Concat, KNNImpute, MultiViewClusterer
 from acova.metrics import clustering_scores
 from acova.plots import save_figures
 from acova.training.run_folder import check_free, writing
@@ -47,7 +47,10 @@ def _demonstrated(folder: str | Path, missing: float, seed: int, *, verbose: boo
     model = ACOVA.from_settings(10, random_state=seed, verbose=verbose, **SETTINGS).fit(views)
     seconds = time.perf_counter() - start
     model.save(folder, overwrite=overwrite)
-    simple = {"mean-filled k-means": Concat(10), "KNN-imputed k-means": KNNImpute(10, standardize="auto")}
+    simple: dict[str, MultiViewClusterer] = {
+        "mean-filled k-means": Concat(10),
+        "KNN-imputed k-means": KNNImpute(10, standardize="auto"),
+    }
     fitted = {name: method.set_params(random_state=seed).fit(views) for name, method in simple.items()}
     scores = {
         name: clustering_scores(np.asarray(dataset.labels), method.labels_)

@@ -62,7 +62,7 @@ def aligned(cls=PrototypeAlignment, **settings):
 
 @pytest.mark.parametrize("impute", ["cross_view", "zero_code"])
 def test_missing_codes_are_those_of_training_samples(impute):
-    network, (views, observed, _) = aligned(prototypes="matched", impute=impute), data()
+    network, (views, observed, *_) = aligned(prototypes="matched", impute=impute), data()
     codes = network.codes(views, observed).detach()
     network.donors.set(codes, observed)
     completed = network.completed(views, observed)
@@ -77,7 +77,7 @@ def test_missing_codes_are_those_of_training_samples(impute):
 
 
 def test_hidden_rows_find_the_donor_when_they_may_be_read():
-    network, (views, observed, _) = aligned(prototypes="matched"), data()
+    network, (views, observed, *_) = aligned(prototypes="matched"), data()
     hidden = [torch.randn(24, size) for size in SIZES]
     network.donors.set(network.codes(views, observed), observed)
     honest = network.completed(views, observed)
@@ -110,7 +110,8 @@ def test_cpspan_prototypes_do_not_depend_on_their_numbers():
 
 
 def test_released_prototypes_of_pmimc_are_of_different_samples_where_views_are_missing():
-    views, observed, _ = batch = data()
+    batch = data()
+    views, observed = batch.views, batch.observed
     losses = {}
     for form in ("centers", "released"):
         network = aligned(PrototypeMatching, prototypes=form, prototype_rate=0.3)

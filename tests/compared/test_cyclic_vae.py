@@ -74,7 +74,7 @@ def slow_misfit(network, view, s, grid, noise):
 
 def slow_loss(network, batch, noise, mutual):
     """The definition, a sample, a source and a target at a time."""
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     n, V = len(observed), network.n_views
     at = noise.shape[1] - V * V
     draws = noise[:, :at].reshape(n, 2, 2, V, network.latent_dim).numpy()
@@ -112,7 +112,7 @@ def test_the_loss_is_its_definition(n_views, mutual):
 def test_with_one_view_nothing_is_exchanged_and_its_common_variable_is_the_result():
     network = network_of()
     batch, noise = data(network, missing=1.0)
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     single = observed.sum(1) == 1
     with torch.no_grad():
         parts = network.loss(batch, noise)
@@ -149,7 +149,7 @@ def test_exchanging_two_views_does_not_depend_on_their_order():
 @pytest.mark.parametrize("junk", [1e6, math.nan])
 def test_hidden_cells_touch_neither_loss_nor_gradient(junk):
     network = network_of()
-    (views, observed, _), noise = data(network)
+    (views, observed, *_), noise = data(network)
     results = []
     for value in (0.0, junk):
         cells = [view.masked_fill(~seen.unsqueeze(-1), value) for view, seen in zip(views, observed.T, strict=True)]
@@ -167,7 +167,7 @@ def test_stacked_runs_are_the_single_runs():
     with torch.no_grad():
         for parameter in networks[1].parameters():
             parameter.mul_(1.2)
-    (views, observed, _), noise = data(networks[0])
+    (views, observed, *_), noise = data(networks[0])
     views, noise = [view.float() for view in views], noise.float()
     with torch.no_grad():
         expected = [network.loss(Batch(views, observed), noise)["total"] for network in networks]

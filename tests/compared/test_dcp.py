@@ -119,7 +119,7 @@ def network_of(sizes=SIZES, **settings):
 @pytest.mark.parametrize("graph", ["core", "complete"])
 def test_codes_are_on_the_simplex_and_recovered_along_the_graph(graph):
     network = network_of(graph=graph, core_view=0)
-    views, observed, _ = data()
+    views, observed, *_ = data()
     network.settle([view[observed.all(1)] for view in views])
     codes = network.completed(views, observed)
     assert (codes >= 0).all()
@@ -136,7 +136,7 @@ def test_codes_are_on_the_simplex_and_recovered_along_the_graph(graph):
 
 
 def test_predictors_do_not_matter_to_complete_samples():
-    network, (views, _, _) = network_of(), data()
+    network, (views, _, *_) = network_of(), data()
     everything = torch.ones(24, 3, dtype=torch.bool)
     network.settle(views)
     before = network.posterior(views, everything).mean
@@ -154,7 +154,7 @@ def test_two_views_are_the_same_on_both_graphs_up_to_the_number_of_views():
 
 def test_complete_samples_alone_are_learned_from():
     network, batch = network_of(), data()
-    views, observed, _ = batch
+    views, observed, *_ = batch
     complete = observed.all(1)
     alone = network.loss(Batch([view[complete] for view in views], observed[complete]))["total"][0]
     torch.testing.assert_close(network.loss(batch)["total"][0], alone)

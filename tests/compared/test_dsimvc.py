@@ -62,7 +62,7 @@ def small_network(dtype=torch.float64):
 
 
 def test_the_weighers_gradient_is_that_of_the_loss_after_the_virtual_step():
-    network, (views, observed, _) = small_network(), data()
+    network, (views, observed, *_) = small_network(), data()
     views = [view.double() for view in views]
     network.bilevel_loss(Batch(views, observed), n_complete=8)["total"].mean().backward()
     name, eps = "weigher.layers.0.bias", 1e-5
@@ -91,14 +91,14 @@ def test_the_weighers_gradient_is_that_of_the_loss_after_the_virtual_step():
 
 
 def test_equal_trust_is_no_trust_at_all():
-    network, (views, _, _) = small_network(), data()
+    network, (views, _, *_) = small_network(), data()
     outputs = network.body([view.double() for view in views])
     results = [contrast(outputs, trust=torch.full((24,), weight, dtype=torch.float64)) for weight in (0.1, 0.9)]
     torch.testing.assert_close(*results)
 
 
 def test_prediction_is_by_the_views_a_sample_has():
-    network, (views, observed, _) = small_network(torch.float32), data()
+    network, (views, observed, *_) = small_network(torch.float32), data()
     mean = network.posterior(views, observed).mean
     shares = network.body(views).shares
     for row, seen in enumerate(observed):
@@ -123,7 +123,7 @@ def test_holes_are_filled_with_the_mean_of_the_nearest_that_have_the_view(full, 
     )
     imputation = Imputation(group)
     imputation.fill()
-    views, observed, _ = job.data.batch()
+    views, observed, *_ = job.data.batch()
     features, seen = drawn.double().numpy(), observed.numpy()
     for v, filled in enumerate(imputation.complete.views):
         assert torch.equal(filled[0][observed[:, v]], views[v][observed[:, v]])

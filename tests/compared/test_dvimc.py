@@ -36,7 +36,7 @@ def data(missing=0.7, n=40):
 def test_variance_heads_give_variances():
     """The same weights read as standard deviations or as variances."""
     std, variance = network_of(MultiViewVAE), network_of(density_floor=0.0)
-    (views, observed, _), _ = data()
+    (views, observed, *_), _ = data()
     with torch.no_grad():
         as_std, as_variance = std.encode(views, observed)[1], variance.encode(views, observed)[1].square()
     seen = observed.unsqueeze(-1).expand_as(as_std)
@@ -55,7 +55,7 @@ def test_the_objective_is_its_formula():
         network.prior.scale.normal_()
         network.prior.logits.normal_()
     batch, noise = data()
-    views, observed, _ = batch
+    views, observed = batch.views, batch.observed
     with torch.no_grad():
         parts = network.loss(batch, noise)
         mean, std = network.encode(views, observed)
@@ -86,7 +86,7 @@ def test_the_objective_is_its_formula():
 
 def test_equal_experts_and_a_single_cluster_have_their_closed_forms():
     network = network_of(n_clusters=1, fusion="product", density_floor=0.0)
-    (views, _, _), noise = data()
+    (views, _, *_), noise = data()
     complete = torch.ones(40, 3, dtype=torch.bool)
     mean, std = torch.zeros(40, 3, 3).double(), torch.full((40, 3, 3), 0.5).double()
     network.encode = lambda *_: (mean, std)
@@ -145,7 +145,7 @@ def test_settings_are_the_authors(toy):
     model = DVIMC(3, **TINY).fit(toy[0])
     assert model.history_["phase"].unique().tolist() == ["pretrain", "train"]
     np.testing.assert_array_equal(model.correlation_, np.eye(3))
-    network, (scaled, observed, _) = model.network_, batch_of(toy[0], model._scaling, torch.device("cpu"))
+    network, (scaled, observed, *_) = model.network_, batch_of(toy[0], model._scaling, torch.device("cpu"))
     with torch.no_grad():
         fused, (_, std) = network.posterior(scaled, observed), network.encode(scaled, observed)
     assert (fused.variance.unsqueeze(1) <= std.square() * (1 + 1e-5))[observed].all()
@@ -158,6 +158,7 @@ def test_keywords_are_acovas_but_for_what_is_fixed():
         *RECIPES["paper"],
         "final_clusters",
         "temperature",
+        "covariate_use",
         "recipe",
         "warmup_kl",
         "n_neighbors",

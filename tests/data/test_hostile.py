@@ -219,6 +219,32 @@ def test_two_members_of_one_name_are_refused(tmp_path):
         read_views(tmp_path / "a.npz")
 
 
+def test_a_directory_that_lists_too_few_members_is_refused(tmp_path):
+    """A comment that became longer swallows the entries behind it, and nobody misses the arrays."""
+    np.savez(tmp_path / "a.npz", a=ARRAY, b=ARRAY + 1)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    first, second = content.index(b"PK\x01\x02"), content.rindex(b"PK\x01\x02")
+    end = content.rindex(b"PK\x05\x06")
+    content[first + 32 : first + 34] = (end - second).to_bytes(2, "little")
+    (tmp_path / "a.npz").write_bytes(content)
+    assert zipfile.ZipFile(tmp_path / "a.npz").namelist() == ["a.npy"]
+    with pytest.raises(DataError, match=r"a\.npz: damaged: it should hold 2 files, but its directory lists 1"):
+        read_views(tmp_path / "a.npz")
+
+
+def test_a_directory_with_another_name_than_the_member_is_refused(tmp_path):
+    """Otherwise a sheet whose name was damaged would be missing from the views."""
+    frame = pd.DataFrame(ARRAY, index=list("abcdef"), columns=list("xyz"))
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        frame.to_excel(book, sheet_name="left")
+        frame.to_excel(book, sheet_name="right")
+    content = bytearray((tmp_path / "a.xlsx").read_bytes())
+    content[content.rindex(b"sheet2.xml") + 8] ^= 1
+    (tmp_path / "a.xlsx").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.xlsx: not a readable table \(File name in directory"):
+        read_views(tmp_path / "a.xlsx")
+
+
 @pytest.mark.parametrize("value", [np.array(3.0), np.zeros((6, 2, 2)), np.array([["word"]])])
 def test_matlab_entries_that_are_no_matrices_are_refused(tmp_path, value):
     with h5py.File(tmp_path / "a.mat", "w", userblock_size=512) as file:
@@ -516,6 +542,19 @@ def test_a_heap_that_has_an_entry_of_no_length_does_not_hang(tmp_path):
     content[heap + 16 : heap + 32] = bytes(16)
     (tmp_path / "a.h5").write_bytes(content)
     with pytest.raises(DataError, match=rf"a\.h5: damaged at byte {heap + 16}, in the texts that it holds"):
+        read_views(tmp_path / "a.h5")
+
+
+def test_a_chunk_of_no_bytes_does_not_end_the_process(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        entry = file.create_dataset("a", data=ARRAY, chunks=(3, 3), compression="gzip", fletcher32=True)
+        chunk = entry.id.get_chunk_info(1)
+    content = bytearray((tmp_path / "a.h5").read_bytes())
+    place = content.index(chunk.byte_offset.to_bytes(8, "little")) - 32  # size and mask, an offset per axis, and cells
+    assert int.from_bytes(content[place : place + 4], "little") == chunk.size
+    content[place : place + 4] = bytes(4)
+    (tmp_path / "a.h5").write_bytes(content)
+    with pytest.raises(DataError, match=rf"'a' is damaged: its chunk at byte {chunk.byte_offset} is empty"):
         read_views(tmp_path / "a.h5")
 
 

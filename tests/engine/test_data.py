@@ -37,7 +37,7 @@ def epoch_of(data, epoch=0):
         noise = torch.zeros(1, data.resident.observed.shape[1], 2)
         fill_noise(noise[0], window.spans, Streams(3), epoch)
         for rows, _ in window.batches(100):
-            views, observed, targets = data.resident.batch(rows)
+            views, observed, targets, _ = data.resident.batch(rows)
             assert observed.all()
             assert not targets
             assert torch.equal(views[1][0, :, 0], -views[0][0, :, 0])
@@ -133,7 +133,7 @@ def test_a_window_holds_what_its_bytes_allow():
 
 
 def test_samples_to_place_clusters_by_come_from_all_over_the_file():
-    views, observed, _ = streamed().of_run(0)
+    views, observed, *_ = streamed().of_run(0)
     numbers = views[0][:, 0].numpy()
     assert len(numbers) == len(observed) == 16 * BLOCK
     assert len(np.unique(numbers)) == len(numbers)

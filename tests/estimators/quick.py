@@ -51,15 +51,15 @@ def training_of(name):
 
 
 def reads_from_disk(name):
-    return trains_a_network(name) and not training_of(name).in_memory
+    return trains_a_network(name) and not training_of(name).requirements.in_memory
 
 
 def fewest_views(name):
-    return training_of(name).least_views if trains_a_network(name) else 1
+    return training_of(name).requirements.least_views if trains_a_network(name) else 1
 
 
 def learns_from_complete_samples(name):
-    return trains_a_network(name) and training_of(name).complete_only
+    return trains_a_network(name) and training_of(name).requirements.complete_only
 
 
 def parameter_name(name, setting):

@@ -248,7 +248,7 @@ def test_score_is_the_evidence_bound_of_the_stated_model(likelihood, assignment)
     model = ACOVA.from_settings(3, **settings).fit(arrays, observed=views.observed)
     network = model.network_
     assert (network.reconstruction_weights != 1).all()
-    scaled, observed, _ = batch_of(Views.of(arrays, views.observed), model._scaling, torch.device("cpu"))
+    scaled, observed, *_ = batch_of(Views.of(arrays, views.observed), model._scaling, torch.device("cpu"))
     fused = network.posterior(scaled, observed)
     posterior = Normal(fused.mean.unsqueeze(1), fused.variance.sqrt().unsqueeze(1))
     log_weights, means, variances = network.prior()

@@ -14,6 +14,7 @@ from acova.estimators import load_method
 from acova.estimators.registry import METHODS
 from acova.metrics import clustering_accuracy
 from acova.report.numbers import percent
+from acova.training.costs import shares_of_cells
 from conftest import SMALL, make_toy
 
 NAN = np.nan
@@ -187,6 +188,20 @@ def test_a_row_is_refused_for_its_extreme_cell_and_not_for_an_empty_one(model):
     rows[0][0, :3] = NAN, 1e300, NAN
     with pytest.raises(DataError, match=r"column 1 holds 1e\+300 in sample 0, too far"):
         model.predict(rows)
+
+
+def test_what_reconstruction_costs_is_that_of_the_cells_that_are_there():
+    """Decoding every view to its mean costs `reconstruction_scale` beside empty cells, too."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(400, 6)), rng.normal(size=(400, 9))]
+    arrays[0][rng.random((400, 6)) < 0.5] = NAN
+    arrays[0][np.isnan(arrays[0]).all(axis=1), 0] = 0.0
+    model = ACOVA.from_settings(2, **SMALL, standardize="zscore", view_weights="equal", reconstruction_scale=100.0)
+    prepared = model._prepare(arrays, None)
+    weights = prepared.jobs[0].network().reconstruction_weights.numpy()
+    squares = [np.nansum(np.square(table)) / 400 for table in model._scaling.measured(prepared.views)]
+    np.testing.assert_allclose((weights * squares).sum(), 100.0, rtol=1e-5)
+    np.testing.assert_allclose(shares_of_cells(prepared.views), [1 - np.isnan(arrays[0]).mean(), 1.0])
 
 
 @pytest.mark.parametrize("name", ["ACOVA", "Concat", "AgreementGraph"])

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import chi2_contingency, kruskal
+from scipy.stats import chi2_contingency, fisher_exact, kruskal
 from scipy.stats.contingency import association
 
 from acova import ACOVA, AgreementGraph, Concat, Views
 from acova.base import DataError, OptionError
 from acova.clustering.association import of_counts, of_numbers
+from acova.clustering.exact import exact_p_value
 from acova.data import make_views
 from acova.estimators._checks import WHOLE_PATTERN
 
@@ -31,6 +32,42 @@ def test_the_p_value_of_counts_is_that_of_permuted_labels():
     statistics = (np.square(np.array(drawn) - expected) / expected).sum(axis=(1, 2))
     share = (statistics >= chi2_contingency(table, correction=False).statistic - 1e-9).mean()
     assert found.p_value == pytest.approx(share, abs=0.008)  # four standard errors of the difference
+
+
+@pytest.mark.parametrize("table", [[[3, 1, 0], [0, 2, 3]], [[4, 1], [1, 4]], [[2, 1, 0], [0, 2, 1], [1, 0, 2]]])
+def test_the_p_value_of_a_small_table_is_that_of_all_orders_of_the_labels(table):
+    table = np.array(table)
+    rows, columns = np.indices(table.shape).reshape(2, -1)
+    groups, labels = (np.repeat(each, table.ravel()) for each in (rows, columns))
+    statistic = chi2_contingency(table, correction=False).statistic
+
+    def of(order):
+        found = np.zeros_like(table)
+        np.add.at(found, (groups, np.array(order)), 1)
+        return chi2_contingency(found, correction=False).statistic
+
+    orders = list(distinct(labels.tolist()))  # equally likely
+    as_large = sum(of(order) >= statistic - 1e-9 for order in orders)
+    assert exact_p_value(table) == pytest.approx(as_large / len(orders))
+    assert of_counts(table, generator(), 1).p_value == exact_p_value(table)
+
+
+def distinct(labels):
+    """Yield every different order of labels."""
+    if not labels:
+        yield ()
+    for first in sorted(set(labels)):
+        rest = labels.copy()
+        rest.remove(first)
+        yield from ((first, *order) for order in distinct(rest))
+
+
+def test_fishers_test_is_the_same_for_equal_margins():
+    for a in range(8):
+        table = np.array([[a, 7 - a], [7 - a, a]])
+        assert exact_p_value(table) == pytest.approx(fisher_exact(table).pvalue)
+    assert exact_p_value(np.full((2, 2), 80)) is None  # permutations
+    assert exact_p_value(np.full((6, 6), 4)) is None
 
 
 def test_the_effect_of_counts_is_cramers_v_less_what_chance_gives():

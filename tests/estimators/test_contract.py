@@ -4,6 +4,8 @@ A method of another package, registered by an entry point, is driven like those 
 promise is in test_signatures.py.
 """
 
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -80,6 +82,23 @@ def test_a_method_imputes_or_says_that_it_cannot(model, toy):
         calls.append(lambda: model.impute(views))
     for call in calls:
         with pytest.raises(OptionError, match="needs a network that fuses and decodes the views"):
+            call()
+
+
+def test_a_method_grows_or_says_that_it_cannot(model, toy):
+    views, _ = toy
+    last, rest = views.names[-1], views.without([views.names[-1]])
+    if isinstance(getattr(getattr(model, "_ensemble", None), "network", None), MultiViewVAE):
+        one = deepcopy(model).remove_view(last)
+        np.testing.assert_array_equal(one.predict(rest), model.predict(rest))
+        one.add_view(views.arrays[-1][rest.index], rest, name=last, epochs=1)
+        np.testing.assert_array_equal(one.predict(rest), model.predict(rest))
+        assert one.view_names_ == model.view_names_
+        assert (one.update(views, epochs=0).labels_ == one.predict(views)).all()
+        return
+    calls = [lambda: model.remove_view(last), lambda: model.update(views)]
+    for call in [*calls, lambda: model.add_view(views.arrays[-1], rest, name="another")]:
+        with pytest.raises(OptionError, match="needs a network that encodes, fuses and decodes the views"):
             call()
 
 

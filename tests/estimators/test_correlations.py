@@ -8,7 +8,7 @@ from acova import ACOVA
 from acova.base import OptionError
 from acova.estimators import fit_many
 from acova.functional import constant_correlation, fuse
-from conftest import SMALL
+from conftest import SMALL, make_toy
 
 
 @pytest.mark.parametrize("missing", ["precision", "marginal"])
@@ -84,3 +84,23 @@ def test_a_shorter_training_is_the_beginning_of_a_longer_one(toy):
     count = len(short.history_)
     numbers = [name for name in short.history_ if name != "phase"]
     np.testing.assert_array_equal(short.history_[numbers], long.history_[numbers].iloc[:count])
+
+
+def test_a_correlation_of_low_rank_is_learned_saved_and_grows(tmp_path):
+    views, _ = make_toy(n_samples=90, sizes=(5, 6, 4, 7), missing=0.3)
+    model = ACOVA.from_settings(3, correlation="low_rank", **SMALL).fit(views)
+    assert model.network_.correlation_parameter.shape == (4, 5)
+    np.testing.assert_allclose(np.diag(model.correlation_), 1)
+    assert np.linalg.eigvalsh(model.correlation_)[0] > 0
+    assert (np.abs(model.history_["correlation_distance"].dropna().diff().iloc[1:]) > 0).all()
+    model.save(tmp_path / "run")
+    again = ACOVA.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.correlation_, model.correlation_)
+    rest = views.without([views.names[3]])
+    before = again.predict_proba(rest)
+    again.remove_view(views.names[3])
+    np.testing.assert_allclose(again.predict_proba(rest), before, atol=1e-6)
+    matrix = again.correlation_
+    again.add_view(views.arrays[3][rest.index], rest, name="back", epochs=1, freeze=False)
+    assert again.correlation_.shape == (4, 4)
+    assert np.abs(again.correlation_[:3, :3] - matrix).max() < 0.2

@@ -3,12 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.linear_model import LinearRegression
 
 from acova import ACOVA, Views
 from acova.base import DataError, OptionError
 from acova.data import Scaling
+from acova.data.covariates import linear_effects
 from acova.metrics import clustering_accuracy
+from acova.training.covariate_effects import with_covariates
+from acova.training.inference import batch_of
 from conftest import SMALL
 
 N = 120
@@ -40,21 +44,141 @@ def model(data):
     return ACOVA.from_settings(3, **SMALL, neighbor_weight=0.5).fit(data[0], covariates=data[1])
 
 
-def test_what_covariates_explain_is_the_fit_of_a_regression(data):
-    """Of each scaled feature, on the samples that have the view, by scikit-learn."""
-    tables, frame, _ = data
+def test_what_is_taken_off_is_the_effect_within_clusters(data):
+    """Of each scaled feature, on the samples that have the view, by scikit-learn with the true clusters."""
+    tables, frame, labels = data
     views = Views.of(tables).with_covariates(frame)
     plain = Scaling.fit(views, ("zscore", "zscore"))
     design = np.column_stack([frame["batch"] == "y", frame["age"]]).astype(float)
-    for v, (before, after) in enumerate(
-        zip(plain.transform(views), plain.adjusted(views).transform(views), strict=True)
-    ):
+    member = np.equal.outer(labels[[int(name[1:]) for name in views.index]], [1, 2])
+    adjusted = with_covariates(plain, views)
+    for v, (before, after) in enumerate(zip(plain.transform(views), adjusted.transform(views), strict=True)):
         seen = views.observed[:, v]
-        fit = LinearRegression().fit(design[seen], before[seen])
-        residuals = before[seen] - fit.predict(design[seen]) + before[seen].mean(0)
-        shift = after[seen] - residuals
-        np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-4)
+        fit = LinearRegression().fit(np.hstack([design, member])[seen], before[seen])
+        effects = design[seen] @ fit.coef_[:, :2].T
+        off = before[seen] - after[seen]
+        gap = (off - off.mean(0)) - (effects - effects.mean(0))
+        assert np.square(gap).sum() < 0.02 * np.square(effects - effects.mean(0)).sum()
         assert not after[~seen].any()
+
+
+def test_clusters_that_are_rarer_in_a_batch_keep_their_difference():
+    """One regression on the batch takes much of it off, that within groups of alike samples hardly any."""
+    rng = np.random.default_rng(0)
+    batch, labels = np.arange(200) // 100, np.repeat([0, 1, 0, 1], [70, 30, 30, 70])
+    truth = rng.normal(size=12)
+    table = 2 * rng.normal(size=(2, 12))[labels] + rng.normal(size=(200, 12)) + np.outer(batch, truth)
+    views = Views.of([table]).with_covariates(pd.DataFrame({"batch": np.where(batch, "y", "x")}))
+    scaling, encoded = Scaling.fit(views, ("none",)), np.column_stack([batch == 0, batch == 1]) - 0.5
+    within = with_covariates(scaling, views).effects[0]
+    (of_one,) = linear_effects([table], views.observed, encoded)
+    errors = [np.square(found[1] - found[0] - truth).mean() for found in (within, of_one)]
+    assert errors[0] < 0.1
+    assert errors[1] > 0.5
+
+
+def test_effects_are_the_same_bits_again_and_none_where_nothing_is_told(data):
+    views = Views.of(data[0]).with_covariates(data[1])
+    plain = Scaling.fit(views, ("zscore", "zscore"))
+    first, second = with_covariates(plain, views), with_covariates(plain, views, adjusts=[False, True])
+    for one, other in zip(first.effects, with_covariates(plain, views).effects, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert first.effects[0].any()
+    assert not second.effects[0].any()
+    assert second.effects[1].any()
+    assert with_covariates(plain, Views.of(data[0])) is plain
+    assert with_covariates(plain, views, adjusts=[False, False], tells=True).effects == ()
+
+
+# --- told networks ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told(data):
+    """Return models whose decoders, or encoders as well, are told."""
+    return {
+        use: ACOVA.from_settings(3, **SMALL, neighbor_weight=0.5, covariate_use=use).fit(data[0], covariates=data[1])
+        for use in ("decode", "encode", "both")
+    }
+
+
+def test_a_told_decoder_decodes_a_sample_as_of_any_batch(data, told):
+    """Between two batches, what is decoded moves as far as the batches lie apart; nothing is taken off the views."""
+    tables, frame, _ = data
+    views = Views.of(tables).with_covariates(frame)
+    batch = frame["batch"].to_numpy()
+    for use in ("decode", "encode"):
+        model = told[use]
+        assert model._scaling.effects == ()
+        posterior = torch.from_numpy(model.transform(views))
+        decoded = []
+        for level in ("x", "y"):
+            other = model._scaling.told(views.with_covariates(frame.assign(batch=level)))
+            everything = torch.ones(N, 2, dtype=torch.bool)
+            decoded.append(model.network_.decode([posterior] * 2, everything, torch.from_numpy(other))[0].numpy())
+        moved = (decoded[1] - decoded[0]).mean(0)
+        (scaled, _) = model._scaling.transform(views)
+        apart = scaled[batch == "y"].mean(0) - scaled[batch == "x"].mean(0)
+        assert np.corrcoef(moved, apart)[0, 1] > 0.8
+
+
+def test_who_is_told_decides_whether_prediction_asks_for_covariates(data, told):
+    tables, frame, _ = data
+    other = frame.assign(batch=frame["batch"].map({"x": "y", "y": "x"}))
+    for use, model in told.items():
+        mine, theirs = (model.predict_proba(tables, covariates=one) for one in (frame, other))
+        np.testing.assert_array_equal(mine, model.probabilities_)
+        assert np.array_equal(mine, theirs) == (use == "decode")
+        assert np.array_equal(mine, model.predict_proba(tables)) == (use == "decode")
+        scores = [model.score(Views.of(tables).with_covariates(one)) for one in (frame, other)]
+        assert scores[0] > scores[1]
+
+
+@pytest.mark.parametrize("use", ["decode", "encode", "both"])
+def test_told_models_are_read_back_and_explain_and_impute(data, told, use, tmp_path):
+    tables, frame, _ = data
+    views = Views.of(tables).with_covariates(frame)
+    told[use].save(tmp_path / "run")
+    model = ACOVA.load(tmp_path / "run", device="cpu")
+    np.testing.assert_array_equal(model.predict_proba(views), told[use].probabilities_)
+    assert model.covariates_ == {"batch": ("x", "y"), "age": ()}
+    found = model.explain(views)
+    assert {name: part.shape[1] for name, part in found.features.items()} == {"one": 8, "two": 6}
+    total = sum(part.sum(axis=1) for part in found.features.values())
+    gap = found.samples["log_odds"] - found.samples["baseline"] - total
+    assert (gap.abs() <= 0.02 * total.abs().clip(lower=1)).all()
+    filled = model.impute(views).arrays[1][~views.observed[:, 1]]
+    hidden = frame.loc[views.index[~views.observed[:, 1]], "batch"]
+    truth = {level: np.nanmean(views.arrays[1][(frame.loc[views.index, "batch"] == level)], axis=0) for level in "xy"}
+    for row, level in zip(filled, hidden, strict=True):
+        other = truth["y" if level == "x" else "x"]
+        assert np.square(row - truth[level]).sum() < np.square(row - other).sum()
+
+
+def test_error_bars_of_a_told_model_know_the_covariates(data, told, tmp_path):
+    views = Views.of(data[0]).with_covariates(data[1])
+    model = told["decode"].calibrate_imputation(views, n_folds=3)
+    model.save(tmp_path / "run")
+    ours, theirs = model.impute(views, return_std=True), ACOVA.load(tmp_path / "run").impute(views, return_std=True)
+    np.testing.assert_array_equal(ours[0].arrays[1], theirs[0].arrays[1])
+    np.testing.assert_array_equal(ours[1]["two"], theirs[1]["two"])
+    report = model.imputation_report()
+    assert report.loc["two", "explained"] > 0.5
+
+
+def test_likelihoods_of_other_kinds_are_told_and_not_adjusted(data):
+    """Counts are decoded raw from what is adjusted; zeros and ones stay what they are."""
+    tables, frame, _ = data
+    rng = np.random.default_rng(0)
+    counts = tables["one"].pipe(lambda table: table * 0 + rng.poisson(5 + 20 * (frame[["batch"]] == "y"), table.shape))
+    tables = {"counts": counts, "binary": (tables["two"] > 0).astype(float)}
+    settings = {**SMALL, "likelihood": ["poisson", "bernoulli"], "covariate_use": "both"}
+    model = ACOVA.from_settings(3, **settings).fit(tables, covariates=frame)
+    assert model._scaling.effects[0].any()
+    assert not model._scaling.effects[1].any()
+    batch = batch_of(Views.of(tables).with_covariates(frame), model._scaling, torch.device("cpu"), model._likelihoods)
+    np.testing.assert_array_equal(batch.targets[0].numpy(), counts.loc[model.index_].to_numpy())
+    assert np.isfinite(model.score(Views.of(tables).with_covariates(frame)))
 
 
 def test_clusters_are_found_beneath_a_larger_batch_effect(data, model):
@@ -113,7 +237,7 @@ def test_fits_that_cannot_use_covariates_say_why(data, model):
         ACOVA.from_settings(3, **SMALL).fit(tables, covariates=frame.assign(site="here"))
     binary = {name: (table > 0).astype(float) for name, table in tables.items()}
     with pytest.raises(OptionError, match="covariates are taken off scaled measurements, but view 'one' has the"):
-        ACOVA.from_settings(3, **SMALL).fit(binary, covariates=frame)
+        ACOVA.from_settings(3, **SMALL, covariate_use="adjust").fit(binary, covariates=frame)
     without = ACOVA.from_settings(3, **{**SMALL, "epochs": 1}).fit(tables)
     with pytest.raises(OptionError, match="the model was fitted without covariates"):
         without.predict(tables, covariates=frame)

@@ -183,6 +183,13 @@ def test_counts_are_scaled_by_their_rows_sum_and_logarithm():
         Scaling.fit(Views.of([-counts.clip(0, 4)]), ("counts",))
 
 
+def test_what_suits_a_view_is_recognised_and_said(data):
+    model = ACOVA.from_settings(3, **{**SMALL, "epochs": 1}, likelihood="suited").fit(data[0])
+    suited = {"rna": "negative_binomial", "peaks": "negative_binomial", "visits": "negative_binomial"}
+    suited |= {"clinic": "categorical", "methylation": "beta", "lab": "gaussian", "protein": "gaussian"}
+    assert model.likelihoods_ == model.settings_["likelihood"] == suited
+
+
 def test_auto_goes_on_taking_counts_for_measurements(data):
     frames = {name: data[0][name] for name in ("rna", "protein")}
     prepared = ACOVA.from_settings(3, **SMALL)._prepare(frames, None)
@@ -248,4 +255,4 @@ def test_counts_on_disk_or_as_a_start_are_refused(data, tmp_path):
 def test_methods_say_which_likelihoods_they_have(data):
     with pytest.raises(OptionError, match="likelihood must be 'gaussian', 'bernoulli', 'laplace', 'auto'; got 'beta'"):
         MVP(3, likelihood="beta").fit({name: data[0][name] for name in ("lab", "protein")})
-    assert set(ACOVA.method.likelihoods) == set(LIKELIHOODS)
+    assert set(ACOVA.method.requirements.likelihoods) == set(LIKELIHOODS)

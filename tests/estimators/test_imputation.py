@@ -182,6 +182,31 @@ def test_intervals_of_conformal_quantiles_hold_what_they_say(rows):
     assert (np.diff(quantiles, axis=0) >= 0).all()
 
 
+def test_the_spread_of_a_sample_is_that_of_its_posterior_and_smaller_with_more_views(toy):
+    model = ACOVA.from_settings(3, **{**QUICK, "correlation": "identity"}).fit(toy)
+    table = model.assignments(toy, spread=True)
+    pd.testing.assert_frame_equal(table.drop(columns="spread"), model.assignments(toy))
+    std = model.posterior(toy)[1]
+    np.testing.assert_allclose(table["spread"], [np.sqrt(np.mean(row**2)) for row in std], rtol=1e-6)
+    whole = toy.take(toy.complete)
+    fewer = whole.hide(np.array([True, False, False]) & np.ones((len(whole), 3), dtype=bool))
+    assert (model.assignments(fewer, spread=True)["spread"] > model.assignments(whole, spread=True)["spread"]).all()
+    with pytest.raises(OptionError, match="spread=True needs the samples as X"):
+        model.assignments(spread=True)
+
+
+@pytest.mark.parametrize("common", [0.0, 0.3, 1.0])
+def test_few_entries_with_many_features_hold_what_they_say(common):
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(60):
+        shared, own = rng.normal(size=(220, 1)), rng.normal(size=(220, 30))
+        errors = np.sqrt(common) * shared + np.sqrt(1 - common) * own
+        low, high = conformal_quantiles(errors[:20], np.ones(20))[[9, 189]]
+        inside.append(((low <= errors[20:]) & (errors[20:] <= high)).mean())
+    np.testing.assert_allclose(np.mean(inside), 0.9, atol=0.02)  # 0.94 if one more entry counts in full
+
+
 def test_a_weight_counts_as_copies_and_a_missing_cell_does_not_count():
     rng = np.random.default_rng(0)
     errors = rng.normal(size=(300, 2))
@@ -364,7 +389,7 @@ def test_of_many_samples_evenly_spread_ones_lend_values(model, toy, monkeypatch)
     monkeypatch.setattr("acova.training.imputer.MAX_DONORS", 50)
     imputer = model._imputer()
     arrays = imputer.scaled(toy)
-    donors = imputer.donors(arrays, toy.observed)
+    donors = imputer.donors(arrays, toy.observed, model._scaling.told(toy))
     np.testing.assert_array_equal(donors.observed, toy.observed[::3])
     np.testing.assert_array_equal(donors.views[1], arrays[1][::3])
 

@@ -9,10 +9,11 @@ from sklearn.linear_model import LinearRegression
 from acova import ACOVA, AgreementGraph, Concat, Views, select_n_clusters
 from acova.base import DataError, OptionError
 from acova.data import Scaling
-from acova.data.covariates import linear_effects
+from acova.data.covariates import Covariates, linear_effects
 from acova.estimators import load_method
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.completions import with_completions
+from acova.training.covariate_effects import with_covariates
 from acova.training.inference import batch_of
 from conftest import SMALL
 
@@ -62,20 +63,35 @@ def kept_and_read_back(model, folder, X, **more):
 # --- empty cells and covariates -----------------------------------------------------------------
 
 
-def test_effects_of_covariates_are_learned_from_the_cells_that_are_there():
-    """Of every column, by scikit-learn's regression on the samples that have the cell."""
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_effects_of_covariates_are_learned_from_the_cells_that_are_there(n_groups):
+    """Of every column, by scikit-learn's regression on the samples that have the cell, with a mean per group."""
     views = Views.of(TABLES).with_covariates(FRAME)
-    plain = Scaling.fit(views, ("zscore",) * 3)
-    scaling = plain.adjusted(views)
-    encoded = scaling.covariates.encode(FRAME)
-    for v, effect in enumerate(scaling.effects):
-        rows = plain.scaled_rows(v, views.rows(v))
-        design = encoded[views.observed[:, v]]
-        for column, found in zip(rows.T, effect.T, strict=True):
+    encoded, groups = Covariates.learn(FRAME).encode(FRAME), np.random.default_rng(7).integers(n_groups, size=N)
+    rows = Scaling.fit(views, ("zscore",) * 3).measured(views)
+    member = np.equal.outer(groups, np.arange(1, n_groups)).astype(float)
+    for v, effect in enumerate(linear_effects(rows, views.observed, encoded, groups)):
+        seen = views.observed[:, v]
+        for column, found in zip(rows[v].T, effect.T, strict=True):
             full = ~np.isnan(column)
-            fit = LinearRegression().fit(design[full], column[full])
-            gap = fit.predict(design) - fit.intercept_ - design @ found
+            # Without one of the levels, which depend on each other.
+            fit = LinearRegression().fit(np.hstack([encoded[:, 1:], member])[seen][full], column[full])
+            gap = encoded[seen] @ found - encoded[seen, 1:] @ fit.coef_[: encoded.shape[1] - 1]
             np.testing.assert_allclose(gap, np.full_like(gap, gap[0]), atol=1e-8)
+
+
+def test_what_groups_explain_as_well_is_left_to_them():
+    """A batch that is a group of its own has no effect; the number beside it has that of scikit-learn."""
+    rng = np.random.default_rng(0)
+    groups, age = np.arange(60) % 2, rng.normal(size=60)
+    encoded = Covariates.learn(frame := pd.DataFrame({"batch": np.where(groups, "x", "y"), "age": age})).encode(frame)
+    for holed in (False, True):
+        table = rng.normal(size=(60, 3)) + 5 * groups[:, None] + np.outer(age, [1, 2, 3])
+        table[3, 0] = NAN if holed else table[3, 0]
+        (found,) = linear_effects([table], np.ones((60, 1), dtype=bool), encoded, groups)
+        np.testing.assert_allclose(found[:2], 0.0, atol=1e-12)
+        fit = LinearRegression().fit(np.column_stack([groups, encoded[:, 2]]), table[:, 1])
+        np.testing.assert_allclose(found[2, 1], fit.coef_[1], atol=1e-8)
 
 
 def test_one_empty_cell_changes_the_effects_of_its_column_alone():
@@ -94,7 +110,7 @@ def test_one_empty_cell_changes_the_effects_of_its_column_alone():
 def test_what_stands_in_empty_cells_does_not_tell_the_batch(factors):
     views = Views.of({"one": TABLES["one"]}).with_covariates(FRAME)
     empty = np.isnan(TABLES["one"].to_numpy())
-    scaling = Scaling.fit(views, ("zscore",)).adjusted(views)
+    scaling = with_covariates(Scaling.fit(views, ("zscore",)), views)
     (table,) = with_completions(scaling, views, [True], factors=factors).transform(views)
     places = [table[(FRAME["batch"] == batch).to_numpy()[:, None] & empty].mean() for batch in ("x", "z")]
     assert abs(places[0] - places[1]) < 0.2
@@ -108,7 +124,7 @@ def test_the_networks_input_is_the_same_in_imputation_as_in_prediction():
     model = ACOVA.from_settings(3, **QUICK).fit(TABLES, covariates=FRAME)
     views = Views.of(TABLES).with_covariates(FRAME).take(np.arange(20))
     batch = batch_of(views, model._scaling, torch.device("cpu"))
-    again = model._scaling.with_marks(model._imputer().scaled(views), views.observed)
+    again = model._scaling.with_marks(model._imputer().scaled(views), views.observed, model._scaling.told(views))
     for theirs, ours in zip(batch.views, again, strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
 

@@ -92,7 +92,7 @@ def test_the_gradient_of_the_views_weights_sums_to_zero():
 
 
 def test_a_one_hot_weight_reproduces_that_view():
-    network, (views, _, _) = network_of(fusion="weighted"), batch()
+    network, (views, _, *_) = network_of(fusion="weighted"), batch()
     with torch.no_grad():
         network.fusion_logits.copy_(torch.tensor([-100.0, 0.0, -100.0]))
         complete = torch.ones(40, 3, dtype=torch.bool)

@@ -1,11 +1,22 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acova.functional import constant_correlation, correlation_matrix, correlation_parameter, distance_to_identity
+from acova.functional import (
+    constant_correlation,
+    correlation_matrix,
+    correlation_parameter,
+    distance_to_identity,
+    fuse,
+    low_rank_correlation,
+    low_rank_loadings,
+    remaining_correlation,
+    remaining_loadings,
+)
 
 
 def parameters(n_views: int, *, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
@@ -111,3 +122,68 @@ def test_distance_to_identity_is_the_frobenius_norm_and_bounded():
 def test_a_parameter_of_impossible_length_is_refused():
     with pytest.raises(ValueError, match=r"V\(V\+1\)/2 entries .* got 4"):
         correlation_matrix(torch.zeros(4))
+
+
+@pytest.mark.parametrize("missing", ["marginal", "precision"])
+def test_what_remains_of_a_correlation_fuses_as_before(missing):
+    generator = torch.Generator().manual_seed(0)
+    matrix = correlation_matrix(torch.randn(10, generator=generator, dtype=torch.float64))
+    mean, spread = torch.randn(2, 30, 4, 3, generator=generator, dtype=torch.float64).unbind()
+    std, observed = spread.abs() + 0.2, torch.rand(30, 4, generator=generator) < 0.7
+    kept = [0, 1, 3]
+    observed[:, 2] = False
+    observed[:, 0] |= ~observed.any(1)
+    remaining, factors = remaining_correlation(matrix, kept, missing)
+    torch.testing.assert_close(remaining.diagonal(), torch.ones(3, dtype=torch.float64))
+    found = fuse(mean[:, kept], std[:, kept] * factors[:, None], observed[:, kept], remaining, missing)
+    for ours, theirs in zip(found[:2], fuse(mean, std, observed, matrix, missing)[:2], strict=True):
+        torch.testing.assert_close(ours, theirs)
+    full = matrix.numpy()
+    if missing == "marginal":
+        np.testing.assert_array_equal(remaining.numpy(), full[np.ix_(kept, kept)])
+    else:  # the covariance of the errors given that of the view that is gone
+        given = full[np.ix_(kept, kept)] - np.outer(full[kept, 2], full[2, kept])
+        np.testing.assert_allclose(factors.numpy(), np.sqrt(np.diag(given)))
+        np.testing.assert_allclose(remaining * factors[:, None] * factors, given)
+
+
+def test_low_rank_loadings_are_the_inverse_of_the_low_rank_correlation():
+    loadings = torch.randn(2, 30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix = low_rank_correlation(loadings)
+    for slow, of_one in zip(matrix, loadings, strict=True):  # covariance of factors and own errors, scaled
+        covariance = of_one @ of_one.mT + torch.eye(30, dtype=torch.float64)
+        scale = covariance.diagonal().sqrt()
+        torch.testing.assert_close(slow, covariance / scale / scale[:, None])
+    again = low_rank_correlation(low_rank_loadings(matrix, 3))
+    torch.testing.assert_close(again, matrix, atol=0.02, rtol=0)
+    assert low_rank_loadings(matrix[:, :2, :2], 3).shape == (2, 2, 3)
+    assert torch.autograd.gradcheck(low_rank_correlation, loadings[:, :4].clone().requires_grad_())
+
+
+def test_the_dense_and_the_low_rank_parameter_reach_the_same_matrix():
+    truth = low_rank_correlation(torch.tensor([[1.5], [1.0], [-0.8], [0.5], [0.0]], dtype=torch.float64))
+    found = []
+    starts = [torch.zeros(15, dtype=torch.float64), torch.full((5, 1), 0.1, dtype=torch.float64)]
+    for of_parameter, parameter in zip((correlation_matrix, low_rank_correlation), starts, strict=True):
+        parameter.requires_grad_()
+        optimiser = torch.optim.LBFGS([parameter], max_iter=100, line_search_fn="strong_wolfe")
+
+        def closure(of_parameter=of_parameter, parameter=parameter, optimiser=optimiser):
+            optimiser.zero_grad()
+            matrix = of_parameter(parameter)  # minus twice the expected log density of errors with the true matrix
+            value = torch.linalg.solve(matrix, truth).trace() + torch.linalg.slogdet(matrix)[1]
+            value.backward()
+            return value
+
+        optimiser.step(closure)
+        found.append(of_parameter(parameter).detach())
+    torch.testing.assert_close(found[0], truth, atol=1e-3, rtol=0)
+    torch.testing.assert_close(found[1], truth, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("missing", ["marginal", "precision"])
+def test_what_remains_of_a_low_rank_correlation_is_of_low_rank(missing):
+    loadings = torch.randn(6, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    kept = [0, 2, 3, 5]
+    expected, _ = remaining_correlation(low_rank_correlation(loadings), kept, missing)
+    torch.testing.assert_close(low_rank_correlation(remaining_loadings(loadings, kept, missing)), expected)

@@ -18,6 +18,7 @@ from acova.cli.arguments import (
     load,
     reading_of,
 )
+from acova.cli.covariates import Covariates, with_covariates
 from acova.cli.options import canonical
 from acova.console import plain_table, say, show
 
@@ -35,6 +36,7 @@ def clusters(
     match_ids: MatchIds = "exactly",
     holes: Holes = "keep",
     layer: Layer = None,
+    covariates: Covariates = None,
 ) -> None:
     """Show how many clusters data have, and whether they have any; nothing is trained."""
     from acova.data import make_observed
@@ -47,6 +49,7 @@ def clusters(
         match_ids=match_ids, holes=holes, layer=layer,
     )  # fmt: skip
     views, _ = load(data, reading, stream=False)
+    views = with_covariates("clusters", views, covariates)
     if missing:
         pattern = canonical(pattern, tuple(PATTERNS))
         views = views.hide(make_observed(views.n_samples, views.n_views, missing, pattern, seed))

@@ -17,6 +17,7 @@ from acova.cli.arguments import (
     existing,
     spelled,
 )
+from acova.cli.covariates import Covariates, read_covariates
 from acova.cli.messages import inspection_in_options
 from acova.console import plain_table, show
 
@@ -30,6 +31,7 @@ def inspect(
     match_ids: MatchIds = "exactly",
     holes: Holes = "keep",
     layer: Layer = None,
+    covariates: Covariates = None,
 ) -> None:
     """Show what is understood of data, and what in them looks wrong, before any training."""
     from acova.data import dataset_names, inspect_data, load_dataset
@@ -39,7 +41,8 @@ def inspect(
     words = {"drop": drop, "drop_sample": drop_sample, "id_column": id_column, "transpose": transpose}
     lists: dict[str, Any] = {name: tuple(given) for name, given in words.items() if given}
     ways = spelled({"match_ids": match_ids, "holes": holes})
-    found = inspect_data(source, **lists, **ways, layer=layer)
+    table = None if covariates is None else read_covariates(covariates)
+    found = inspect_data(source, **lists, **ways, layer=layer, covariates=table)
     show(inspection_in_options(found))
     if found.refusal is not None:
         raise typer.Exit(1)

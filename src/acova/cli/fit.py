@@ -30,6 +30,7 @@ from acova.cli.arguments import (
     reading_of,
     spelled,
 )
+from acova.cli.covariates import Covariates, with_covariates
 from acova.cli.options import canonical, method_options
 from acova.console import cluster_sizes, correlation_table, count, influence_table, say, score_table, show, size_table
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from acova.estimators._base import MultiViewClusterer
     from acova.training.run_folder import Command
 
-_PROVENANCE = ("data", "missing", "pattern", "preset", "stream", *READING)
+_PROVENANCE = ("data", "missing", "pattern", "preset", "stream", "covariates", *READING)
 """What a run remembers of the command that made it."""
 _BESIDE_RESUME = ("resume", "quiet")
 
@@ -71,6 +72,7 @@ def fit(
     match_ids: MatchIds = "exactly",
     holes: Holes = "keep",
     layer: Layer = None,
+    covariates: Covariates = None,
     stream: Stream = False,
     resume: Annotated[Path | None, typer.Option(help="Go on with the interrupted fit in this run folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier run.")] = False,
@@ -101,10 +103,11 @@ def fit(
         say("With --clusters 1 all samples are in one cluster; choose 2 or more to find groups.", error=True)
     if Path(data).exists():
         data = str(Path(data).absolute())  # --resume may be called from another folder
+    table = None if covariates is None else str(covariates.absolute())
     command = Command(
         data=data, preset=preset, missing=missing, pattern=pattern, seed=seed, stream=stream, drop=drop or [],
         drop_sample=drop_sample or [], id_column=id_column or [], transpose=transpose or [], layer=layer,
-        method=method, settings=settings, **spelled({"match_ids": match_ids, "holes": holes}),
+        covariates=table, method=method, settings=settings, **spelled({"match_ids": match_ids, "holes": holes}),
     )  # fmt: skip
     _run(out, command, force=force, quiet=quiet)
 
@@ -175,6 +178,7 @@ def _prepared(command: "Command", *, quiet: bool) -> "tuple[Any, NDArray[Any] | 
     if command.missing:
         hidden = command.missing, command.pattern, command.seed
         views = views.hide(make_observed(views.n_samples, views.n_views, *hidden))
+    views = with_covariates("fit", views, command.covariates)
     settings: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in command.settings.items()
     }

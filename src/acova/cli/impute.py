@@ -7,6 +7,7 @@ import typer
 
 from acova.base import OptionError
 from acova.cli.arguments import Drop, DropSample, IdColumn, Layer, Transpose, data_names, load
+from acova.cli.covariates import Covariates, with_covariates
 from acova.cli.predict import reading_as_fitted
 from acova.console import count, plain_table, say, show
 
@@ -39,6 +40,7 @@ def impute(
         str | None, typer.Option(help="Rows with single empty cells: keep, hide or refuse; as in the fit.")
     ] = None,
     layer: Layer = None,
+    covariates: Covariates = None,
     force: Annotated[bool, typer.Option("--force", help="Write into an existing folder.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
 ) -> None:
@@ -61,6 +63,7 @@ def impute(
     }  # fmt: skip
     reading = reading_as_fitted("impute", given, {} if data in dataset_names() else model.provenance_)
     views, _ = load(data, reading, stream=False, model=model)
+    views = with_covariates("impute", views, covariates)
     if calibrate:
         model.calibrate_imputation(views)
         show(_error_table(model.imputation_report()))

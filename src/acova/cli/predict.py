@@ -22,6 +22,7 @@ from acova.cli.arguments import (
     reading_flag,
     reading_of,
 )
+from acova.cli.covariates import Covariates, with_covariates
 from acova.console import cluster_sizes, count, say, show, size_table
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def predict(
         str | None, typer.Option(help="Rows with single empty cells: keep, hide or refuse; as in the fit.")
     ] = None,
     layer: Layer = None,
+    covariates: Covariates = None,
     stream: Stream = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, …")] = "auto",
@@ -75,6 +77,7 @@ def predict(
         "match_ids": match_ids, "holes": holes, "layer": layer,
     }  # fmt: skip
     flags = [reading_flag(name) for name, value in given.items() if value and name != "layer"]
+    flags += [] if covariates is None else ["--covariates"]
     if annotated and flags:
         msg = f"predict: {', '.join(flags)}: for tables, not for {out.suffix}; clean {data} itself, or write a .csv."
         raise OptionError(msg)
@@ -87,6 +90,14 @@ def predict(
         return
     reading = reading_as_fitted("predict", given, {} if stream or data in dataset_names() else model.provenance_)
     views, _ = load(data, reading, stream=stream, model=model)
+    views = with_covariates("predict", views, covariates)
+    known = getattr(model, "covariates_", {})
+    if known and covariates is None:
+        say(
+            f"The model was fitted with covariates ({', '.join(known)}); without --covariates every sample is taken "
+            "for the mean of the training samples.",
+            error=True,
+        )
     sizes: list[pd.DataFrame] = []
     with new_file(out) as part:
         write_table(part, _counted(model.iter_assignments(views), sizes))

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.base.outputs import check_output
+from acova.cli.covariates import read_covariates
 from acova.console import say
 
 
@@ -19,7 +19,11 @@ def report(
     ] = None,
     covariates: Annotated[
         Path | None,
-        typer.Option(help="Table with columns to colour the map by; its first column has the names of the samples."),
+        typer.Option(help="Table of what else is known of the samples; its first column has their names."),
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of --covariates: how long a sample was observed.")] = None,
+    event: Annotated[
+        str | None, typer.Option(help="Column of --covariates: 1 if the event came at that time, 0 if censored.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="The data of the fit: the map can be coloured by the main features.")
@@ -40,7 +44,8 @@ def report(
     if compare is not None:
         choices |= {"compare": load_method(compare, device="cpu"), "compare_name": str(compare)}
     if covariates is not None:
-        choices["covariates"] = _table(covariates)
+        choices["covariates"] = read_covariates(covariates)
+    choices |= {"time": time, "event": event}
     if data is not None:
         choices["views"] = _views(data, model)
     if numbers is not None:
@@ -50,17 +55,6 @@ def report(
     if numbers is not None:
         write_numbers(result, numbers)
         say(f"Numbers: {numbers}")
-
-
-def _table(path: Path) -> Any:
-    """Return a table of one row per sample."""
-    from acova.data.files.tables import read_tables
-
-    table = next(iter(read_tables(path).values()))
-    if not len(table.columns):
-        msg = f"{path} has no column besides the names of the samples; covariates are its other columns."
-        raise DataError(msg)
-    return table
 
 
 def _views(data: str, model: Any) -> Any:

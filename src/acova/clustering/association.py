@@ -1,10 +1,12 @@
-"""How strongly clusters go with something else: effect sizes without bias, and p-values by permutation."""
+"""How strongly clusters go with something else: effect sizes without bias, and p-values, exact or by permutation."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import random_table, rankdata
+
+from acova.clustering.exact import exact_p_value
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,7 +34,8 @@ def of_counts(table: Counts, rng: np.random.Generator, n_permutations: int) -> A
     """Return the association of two groupings, from how many samples are in each pair of groups (R, C).
 
     The effect is Cramér's V with Bergsma's (2013) correction of its bias. Permuting the samples gives tables with the
-    same margins; they are drawn directly, so the time does not grow with the number of samples.
+    same margins; they are drawn directly, so the time does not grow with the number of samples. Of small tables all are
+    counted instead, so the p-value is exact.
     """
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     total = int(table.sum())
@@ -41,12 +44,15 @@ def of_counts(table: Counts, rng: np.random.Generator, n_permutations: int) -> A
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     expected = np.outer(rows, columns) / total
     statistic = _chi_square(table[None], expected)[0]
+    effect, exact = _cramers_v(statistic, table.shape, total), exact_p_value(table)
+    if exact is not None:
+        return Association(effect, exact, total)
     as_large, at_once = 0, max(_BLOCK_CELLS // table.size, 1)
     for start in range(0, n_permutations, at_once):
         count = min(at_once, n_permutations - start)
         drawn = random_table(rows, columns).rvs(count, method="patefield", random_state=rng)
         as_large += int((_chi_square(drawn, expected) >= statistic * (1 - 1e-9)).sum())  # equal tables are rounded
-    return Association(_cramers_v(statistic, table.shape, total), (1 + as_large) / (1 + n_permutations), total)
+    return Association(effect, (1 + as_large) / (1 + n_permutations), total)
 
 
 def _chi_square(tables: NDArray[np.floating | np.integer], expected: Floats) -> Floats:

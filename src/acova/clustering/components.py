@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_argmin
 
 from acova.clustering.kmeans import Partition, k_means
-from acova.clustering.numbering import cluster_order, renumbered
+from acova.clustering.seeded import known_among, labels_in_order, seeded_k_means
 from acova.functional import log_joint
 
 _ROWS = 10_000
@@ -18,7 +18,9 @@ _LEAST_SHARE = 1e-4
 """Least variance of a cluster, as a share of that of all samples."""
 
 
-def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> NDArray[np.intp]:
+def likely_clusters(
+    mean: NDArray[np.float64], n_clusters: int, seed: int, known: NDArray[np.int64] | None = None
+) -> NDArray[np.intp]:
     """Return the clusters (N,) of the k-means under which a diagonal Gaussian mixture is likeliest, largest first.
 
     The latent dimensions differ in spread, and a wide one need not be the one that tells clusters apart. So k-means is
@@ -30,11 +32,15 @@ def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> ND
     mean : array of shape (N, D)
         Latent means.
     n_clusters, seed : int
+    known : array of int, shape (N,), optional
+        Clusters that stay, -1 where there is none, as for `seeded_k_means`.
     """
-    rows = mean if len(mean) <= _ROWS else mean[np.arange(_ROWS) * len(mean) // _ROWS]
+    chosen = np.arange(len(mean)) if len(mean) <= _ROWS else np.arange(_ROWS) * len(mean) // _ROWS
+    rows = mean if len(chosen) == len(mean) else mean[chosen]
+    seeds = known_among(known, chosen)
     spread = np.maximum(rows.std(axis=0), np.finfo(np.float32).tiny)
     tried = (
-        (k_means(rows / scale, n_clusters, seed + number, n_init=1), scale)
+        (_clusters_of(rows / scale, n_clusters, seed + number, seeds), scale)
         for scale in (spread**power for power in _POWERS)
         for number in range(_RESTARTS)
     )
@@ -43,7 +49,13 @@ def likely_clusters(mean: NDArray[np.float64], n_clusters: int, seed: int) -> ND
     if rows is mean:
         return found.labels
     labels = pairwise_distances_argmin(mean / scale, found.centers)
-    return renumbered(labels, cluster_order(labels, n_clusters))
+    return labels_in_order(labels, n_clusters, known)
+
+
+def _clusters_of(points: NDArray[np.float64], n_clusters: int, seed: int, known: NDArray[np.int64] | None) -> Partition:
+    if known is None:
+        return k_means(points, n_clusters, seed, n_init=1)
+    return seeded_k_means(points, n_clusters, seed, known, n_init=1)
 
 
 def mixture_likelihood(points: NDArray[np.float64], labels: NDArray[np.integer[Any]], n_clusters: int) -> float:

@@ -8,6 +8,8 @@ from sklearn.cluster import KMeans
 
 from acova.clustering.numbering import cluster_order, renumbered
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Partition:

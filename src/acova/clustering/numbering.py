@@ -45,6 +45,12 @@ def cluster_order(labels: NDArray[Any], n_clusters: int) -> NDArray[np.intp]:
     return np.lexsort((first, -sizes))
 
 
+def order_after(labels: NDArray[Any], n_clusters: int, n_classes: int) -> NDArray[np.intp]:
+    """Return the order in which the first clusters, those of classes, stay and the others follow by `cluster_order`."""
+    order = cluster_order(labels, n_clusters)
+    return np.concatenate([np.arange(n_classes), order[order >= n_classes]])
+
+
 def renumbered(labels: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the labels after the clusters were brought into an order."""
     numbers: NDArray[np.intp] = np.argsort(order)[labels]

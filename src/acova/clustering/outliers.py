@@ -25,8 +25,8 @@ class Oddness:
         Of the smaller of the following two: at most a share α of samples like those of the training gets α or less.
     far, contradiction : arrays of shape (n,)
         Of the distance to the nearest samples, and of what the views say against each other, over a sample's views.
-    far_by_view, contradiction_by_view : arrays of shape (n, V)
-        Of each view; NaN where a sample lacks it, or has no other.
+    far_by_view, contradiction_by_view : arrays of shape (n, C)
+        Of each measure; NaN where a sample lacks the view, or has no other.
     """
 
     p_values: Floats
@@ -35,41 +35,32 @@ class Oddness:
     far_by_view: Floats
     contradiction_by_view: Floats
 
+    def take(self, rows: NDArray[np.intp]) -> "Oddness":
+        """Return that of these samples, in this order."""
+        return Oddness(*(array[rows] for array in vars(self).values()))
+
 
 @dataclass(frozen=True)
-class OddnessReference:
-    """What is usual: distances and contradictions of training samples, each without itself.
+class Usual:
+    """What is usual: how far samples are from others, and how far their views contradict each other.
 
     Attributes
     ----------
-    distance, disagreement : arrays of shape (n, V)
-        See `_distances` and `_disagreements`; NaN where a sample lacks the view.
+    distance, disagreement : arrays of shape (n, C)
+        Measures of training samples by what did not see them, one or several for each view: large is odd, and NaN
+        stands for none.
     """
 
-    graphs: Sequence[ViewGraph]
-    observed: NDArray[np.bool_]
-    member: Floats
     distance: Floats
     disagreement: Floats
-
-    @classmethod
-    def of(
-        cls, graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], clusters: NDArray[np.int64], n_clusters: int
-    ) -> "OddnessReference":
-        """Learn what is usual from the views' graphs (V), who has which view (n, V), and the clusters (n,)."""
-        member = np.eye(n_clusters)[clusters]
-        near = [graph.neighbours() for graph in graphs]
-        return cls(graphs, observed, member, *_measures(graphs, observed, member, near, observed))
 
     def training(self) -> Oddness:
         """Return the oddness of the training samples."""
         return self._oddness(self.distance, self.disagreement, own=True)
 
-    def samples(self, tables: Sequence[NDArray[Any]], seen: NDArray[np.bool_]) -> Oddness:
-        """Return the oddness of other samples: scaled views (q, P_v), and which of them are observed (q, V)."""
-        pairs = zip(self.graphs, tables, seen.T, strict=True)
-        near = [graph.neighbours(np.asarray(table[rows], dtype=np.float64)) for graph, table, rows in pairs]
-        return self._oddness(*_measures(self.graphs, self.observed, self.member, near, seen), own=False)
+    def compared(self, distance: Floats, disagreement: Floats) -> Oddness:
+        """Return the oddness of other samples of which the same is measured."""
+        return self._oddness(distance, disagreement, own=False)
 
     def _oddness(self, distance: Floats, disagreement: Floats, *, own: bool) -> Oddness:
         parts, least = [], []
@@ -81,6 +72,34 @@ class OddnessReference:
         (far, far_by_view), (against, against_by_view) = parts
         p_values = _ranked(-np.minimum(*least), -np.minimum(far, against), own=own)
         return Oddness(p_values, far, against, far_by_view, against_by_view)
+
+
+@dataclass(frozen=True)
+class OddnessReference(Usual):
+    """What is usual by the neighbour graphs of the views: measures of training samples, each without itself.
+
+    ``distance`` is that to the nearest neighbours, over the distance of these to theirs, and ``disagreement`` see
+    `_disagreements`, both (n, V).
+    """
+
+    graphs: Sequence[ViewGraph]
+    observed: NDArray[np.bool_]
+    member: Floats
+
+    @classmethod
+    def of(
+        cls, graphs: Sequence[ViewGraph], observed: NDArray[np.bool_], clusters: NDArray[np.int64], n_clusters: int
+    ) -> "OddnessReference":
+        """Learn what is usual from the views' graphs (V), who has which view (n, V), and the clusters (n,)."""
+        member = np.eye(n_clusters)[clusters]
+        near = [graph.neighbours() for graph in graphs]
+        return cls(*_measures(graphs, observed, member, near, observed), graphs, observed, member)
+
+    def samples(self, tables: Sequence[NDArray[Any]], seen: NDArray[np.bool_]) -> Oddness:
+        """Return the oddness of other samples: scaled views (q, P_v), and which of them are observed (q, V)."""
+        pairs = zip(self.graphs, tables, seen.T, strict=True)
+        near = [graph.neighbours(np.asarray(table[rows], dtype=np.float64)) for graph, table, rows in pairs]
+        return self.compared(*_measures(self.graphs, self.observed, self.member, near, seen))
 
 
 def _measures(

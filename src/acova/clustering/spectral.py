@@ -12,7 +12,7 @@ from acova.base import TrainingError
 from acova.clustering.graphs import STEPS, ViewGraph, neighbour_count
 from acova.clustering.kmeans import Partition, k_means
 from acova.clustering.nearest import Floats
-from acova.clustering.numbering import cluster_order, renumbered
+from acova.clustering.seeded import known_among, labels_in_order, seeded_k_means
 from acova.engine.parallel import single_threaded
 
 LINKED = 5_000
@@ -91,11 +91,21 @@ def _dense_eigenvectors(matrix: sp.csr_matrix, common: Floats, count: int) -> tu
     return values[-count:], vectors[:, -count:]
 
 
-def spectral_clusters(graph: sp.csr_matrix, points: Floats, n_clusters: int, seed: int, n_init: int = 10) -> Partition:
+def spectral_clusters(
+    graph: sp.csr_matrix,
+    points: Floats,
+    n_clusters: int,
+    seed: int,
+    n_init: int = 10,
+    known: NDArray[np.int64] | None = None,
+) -> Partition:
     """Return what k-means finds in the points of a graph's `spectral_embedding`.
 
     Samples that are linked less than usual count less, so that those that the graph hardly knows form no cluster.
+    `known` are clusters (n,) that stay, -1 where there is none, as for `seeded_k_means`.
     """
+    if known is not None:
+        return seeded_k_means(points, n_clusters, seed, known, n_init, link_weights(graph))
     return k_means(points, n_clusters, seed, n_init, link_weights(graph))
 
 
@@ -128,13 +138,17 @@ def spread_rows(n_samples: int, most: int) -> NDArray[np.intp]:
 
 
 def graph_clusters(
-    mean: NDArray[np.float64], n_clusters: int, seed: int, graph: SampleGraph | None = None
+    mean: NDArray[np.float64],
+    n_clusters: int,
+    seed: int,
+    graph: SampleGraph | None = None,
+    known: NDArray[np.int64] | None = None,
 ) -> NDArray[np.intp]:
     """Return the clusters (N,) that a spectral clustering finds in the neighbour graph of latent means (N, D).
 
     It follows clusters that are not round. With `graph`, the links of the views count too, twice as much as those of
     the latent means. With many samples the graph links some of them, evenly spread, and the others take the cluster
-    that most of their nearest linked neighbours have.
+    that most of their nearest linked neighbours have. `known` are clusters (N,) that stay, -1 where there is none.
     """
     chosen = spread_rows(len(mean), LINKED) if graph is None else graph.rows
     rows = mean[chosen]
@@ -143,10 +157,11 @@ def graph_clusters(
     links = links + links.T
     if graph is not None:
         links = _of_mean_degree_one(links) + _VIEWS_COUNT * _of_mean_degree_one(graph.links)
-    labels = spectral_clusters(links, spectral_embedding(links, n_clusters), n_clusters, seed).labels
+    seeds = known_among(known, chosen)
+    labels = spectral_clusters(links, spectral_embedding(links, n_clusters), n_clusters, seed, known=seeds).labels
     if len(rows) < len(mean):
         labels = KNeighborsClassifier(min(count, len(rows))).fit(rows, labels).predict(mean)
-    return renumbered(labels, cluster_order(labels, n_clusters))
+    return labels_in_order(labels, n_clusters, known)
 
 
 def _of_mean_degree_one(links: sp.csr_matrix) -> sp.csr_matrix:

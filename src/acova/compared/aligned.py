@@ -20,6 +20,7 @@ from acova.training.consensus import Ensemble
 from acova.training.inference import CHUNK, Inferred
 from acova.training.job import Job
 from acova.training.method import Group, Method
+from acova.training.requirements import Requirements
 from acova.training.starts import place_by_k_means
 
 RULES: Mapping[str, Rule] = {
@@ -37,8 +38,7 @@ RULES: Mapping[str, Rule] = {
 class CodeAlignment(Method):
     """Auto-encoders, then the alignment of their codes, then k-means on the codes side by side."""
 
-    in_memory = "it compares samples with each other"
-    one_process = True
+    requirements = Requirements("it compares samples with each other", one_process=True)
 
     def phases(self, group: Group) -> Iterable[Phase]:
         """Return pretraining and training."""

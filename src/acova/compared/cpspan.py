@@ -280,8 +280,8 @@ class CPSPAN(DeepClusterer):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
-        return with_oracle(self, X, super()._prepare(X, observed, processes))
+    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE, y: Any = None) -> Prepared:
+        return with_oracle(self, X, super()._prepare(X, observed, processes, y))
 
     def _infer_training(self, ensemble: Ensemble, prepared: Prepared) -> Inferred:
         return assigned_by_oracle(super()._infer_training(ensemble, prepared), ensemble, prepared.jobs[0])

@@ -14,6 +14,7 @@ from acova.estimators._deep import DeepClusterer
 from acova.estimators.rules import NOT_NEGATIVE, Rule, number, word
 from acova.training.job import Job, Settings
 from acova.training.method import Group, Method, complete_rows
+from acova.training.requirements import Requirements
 from acova.training.starts import place_by_k_means
 
 _SETTLING_ROWS = 20_000
@@ -36,9 +37,7 @@ class ContrastivePrediction(Method):
     """The training of DCP on complete samples: without the predictors, with them, and k-means on all codes."""
 
     epochs = ("warmup_epochs", "epochs")
-    in_memory = "it compares samples with each other"
-    one_process = True
-    complete_only = True
+    requirements = Requirements("it compares samples with each other", one_process=True, complete_only=True)
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings, or raise where the core view is none of the views."""

@@ -136,7 +136,7 @@ class DualPrediction(ClusteringNetwork):
         predicts : bool
             Whether the predictors are trained.
         """
-        views, observed, _ = batch
+        views, observed = batch.views, batch.observed
         rows = observed.all(1).to(views[0].dtype)
         codes = self.codes(views, rows)
         outputs = [decoder(code, rows) for decoder, code in zip(self.decoders, codes, strict=True)]

@@ -18,6 +18,7 @@ from acova.functional import Lenders, cross_view_lenders
 from acova.training.inference import CHUNK
 from acova.training.job import Job
 from acova.training.method import Group, Method, complete_rows
+from acova.training.requirements import Requirements
 
 # Of DSIMVC's authors: Multi-Fashion, the defaults for all others; NoisyMNIST takes the row of MNIST-USPS (ours).
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -32,10 +33,9 @@ class SafeImputation(Method):
     """The training of DSIMVC: a network that finds neighbours, then one that learns from what they fill."""
 
     epochs = ("imputer_epochs", "initial_epochs", "pretrain_epochs", "iterations")
-    in_memory = "it compares samples with each other"
-    one_process = True
-    least_views = 2
-    complete_only = True
+    requirements = Requirements(
+        "it compares samples with each other", one_process=True, least_views=2, complete_only=True
+    )
 
     def build(self, job: Job) -> SafeContrast:
         """Return a network with fresh weights."""

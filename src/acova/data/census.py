@@ -56,7 +56,10 @@ class Census:
         encoded: Sequence[Categories] = getattr(views, "categories", ({},) * views.n_views)  # on disk there are none
         for v, (name, rows, empty) in enumerate(zip(views.names, self.rows, self.empty, strict=True)):
             if not rows:
-                msg = f"{who}: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out."
+                msg = (
+                    f"{who}: view {name!r} is observed for no sample, so nothing can be learned of it; leave it out, "
+                    f"or announce it for later: Views.of(X).announce({name!r})."
+                )
                 raise DataError(msg)
             gone = np.flatnonzero(empty == rows)
             if gone.size:

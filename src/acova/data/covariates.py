@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_integer_dtype, is_numeric_dtype
 
 from acova.base import DataError
 
+Floats = NDArray[np.float64]
+
 _SHOWN = 5
 _RANK = 1e-10
-"""Smaller eigenvalues, relative to the largest, count as none."""
+"""Smaller eigenvalues, relative to the sum of all before groups are taken off, count as none."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Covariates:
             if given.nunique() < 2:
                 msg = f"Covariate {column!r} is the same for all samples, so that it explains nothing; leave it out."
                 raise DataError(msg)
-            if _is_number(values):
+            if is_number(values):
                 numbers = given.to_numpy(dtype=np.float64)
                 moments[column] = float(numbers.mean()), float(numbers.std())
                 continue
@@ -86,7 +88,7 @@ class Covariates:
         return np.where(empty[:, None], 0.0, ones - np.array(self.shares[column]))
 
     def _numbers(self, column: str, values: pd.Series) -> NDArray[np.float64]:
-        if not _is_number(values):
+        if not is_number(values):
             msg = f"Covariate {column!r} was numbers in the fit; got {values.dropna().iloc[0]!r}."
             raise DataError(msg)
         mean, std = self.moments[column]
@@ -103,6 +105,8 @@ def along_index(covariates: Any, index: pd.Index) -> pd.DataFrame:
     if frame.columns.astype(str).duplicated().any() or frame.index.duplicated().any():
         msg = "covariates must name every column and every sample once; drop what is there twice."
         raise DataError(msg)
+    if is_integer_dtype(index) and all(isinstance(name, str) and name.isdecimal() for name in frame.index):
+        frame = frame.set_axis(frame.index.astype(np.int64), axis=0)  # numbers of samples, as text files have them
     absent = index.difference(frame.index)
     if len(absent):
         msg = (
@@ -113,10 +117,27 @@ def along_index(covariates: Any, index: pd.Index) -> pd.DataFrame:
     return frame.reindex(index)
 
 
+def description(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per covariate: ``kind`` ("words" or "numbers"), number of ``values``, and of ``empty`` cells."""
+    return pd.DataFrame(
+        {
+            "kind": ["numbers" if is_number(values) else "words" for _, values in frame.items()],
+            "values": [values.nunique() for _, values in frame.items()],
+            "empty": [int(values.isna().sum()) for _, values in frame.items()],
+        },
+        index=list(map(str, frame.columns)),
+    )
+
+
 def linear_effects(
-    tables: Sequence[NDArray[np.floating[Any]]], observed: NDArray[np.bool_], encoded: NDArray[np.float64]
+    tables: Sequence[NDArray[np.floating[Any]]],
+    observed: NDArray[np.bool_],
+    encoded: NDArray[np.float64],
+    groups: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.float64], ...]:
     """Return how every feature changes with the encoded covariates, (C, P_v) per view, by least squares.
+
+    What groups and covariates explain alike, such as a batch that is a group of its own, is left to the groups.
 
     Parameters
     ----------
@@ -125,24 +146,35 @@ def linear_effects(
     observed : array of bool, shape (N, V)
         Which samples these are.
     encoded : array of shape (N, C)
+    groups : array of int, shape (N,), optional
+        Groups of samples, each of which has a mean of its own; one group by default.
     """
-    design = np.column_stack([np.ones(len(encoded)), encoded])
-    return tuple(_slopes(design[seen], table) for table, seen in zip(tables, observed.T, strict=True))
+    numbers = np.zeros(len(encoded), dtype=np.intp) if groups is None else groups
+    member = np.equal.outer(numbers, np.unique(numbers)).astype(np.float64)
+    return tuple(_slopes(table, encoded[seen], member[seen]) for table, seen in zip(tables, observed.T, strict=True))
 
 
-def _slopes(design: NDArray[np.float64], table: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the regression of every column (n, P) on a design (n, 1 + C), by the cells that the column has."""
+def _slopes(table: NDArray[np.floating[Any]], encoded: Floats, member: Floats) -> Floats:
+    """Return the slopes (C, P) of the columns of a table (n, P) within groups, by the cells that each column has.
+
+    Deviations from the groups' means are regressed, written in sums over cells. Levels of words depend on each other;
+    of all solutions it is the shortest.
+    """
     full = ~np.isnan(table)
-    if full.all():
-        found = np.linalg.lstsq(design, table.astype(np.float64), rcond=None)[0]
-    else:
-        squares = (design[:, :, None] * design[:, None, :]).reshape(len(design), -1)
-        grams = (full.T.astype(np.float64) @ squares).reshape(-1, design.shape[1], design.shape[1])
-        sums = np.where(full, table, 0.0).T @ design
-        # Levels of words depend on each other; of all solutions it is the shortest, as above.
-        found = np.einsum("pij,pj->ip", np.linalg.pinv(grams, rcond=_RANK, hermitian=True), sums)
-    return np.asarray(found[1:])
+    cells, width = np.where(full, table, 0.0), encoded.shape[1]
+    # Columns without an empty cell share their sums: (Q, …) with Q = 1.
+    known = (full[:, :1] if full.all() else full).T.astype(np.float64)
+    counts = np.maximum(known @ member, 1.0)[:, :, None]
+    within = (known @ (member[:, :, None] * encoded[:, None, :]).reshape(len(table), -1)).reshape(*counts.shape[:2], -1)
+    squares = (known @ (encoded[:, :, None] * encoded[:, None, :]).reshape(len(table), -1)).reshape(-1, width, width)
+    sums = cells.T @ encoded - ((cells.T @ member)[:, :, None] / counts * within).sum(axis=1)
+    values, vectors = np.linalg.eigh(squares - np.swapaxes(within / counts, 1, 2) @ within)
+    least = _RANK * np.trace(squares, axis1=1, axis2=2)[:, None]
+    inverse = np.where(values > least, 1 / np.where(values > least, values, 1.0), 0.0)
+    slopes = vectors @ (inverse[:, :, None] * (np.swapaxes(vectors, 1, 2) @ sums[:, :, None]))
+    return np.asarray(slopes[:, :, 0].T)
 
 
-def _is_number(values: pd.Series) -> bool:
+def is_number(values: pd.Series) -> bool:
+    """Tell whether a covariate is a number and no word; True and False are words."""
     return is_numeric_dtype(values.dtype) and not is_bool_dtype(values.dtype)

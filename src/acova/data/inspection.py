@@ -13,6 +13,7 @@ from acova.base import DataError, OptionError
 from acova.base.html import html_table
 from acova.console import count, plain, plain_table
 from acova.data.census import Census
+from acova.data.covariates import Covariates, along_index, description
 from acova.data.files.formats import Contents, read_contents
 from acova.data.files.reading import Reading
 from acova.data.findings import Finding, findings_of, ignored_findings, name_findings, overlap_findings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COLUMNS = ("view", "columns", "features", "samples", "observed", "empty cells", "looks like")
+_OF_COVARIATES = ("covariate", "kind", "values", "empty cells")
 _MOST_PATTERNS = 12
 _SHOWN = 20
 """Findings that a notebook shows."""
@@ -54,6 +56,8 @@ class Inspection:
     """What looks wrong, those that stop a fit first."""
     refusal: str | None
     """The error a fit would raise, or None when the data can be used."""
+    covariates: pd.DataFrame | None = None
+    """One row per covariate: whether it is words or numbers, how many values it has, and how many cells are empty."""
 
     @property
     def n_samples(self) -> int:
@@ -71,6 +75,8 @@ class Inspection:
         if len(rest):
             sets.append((*("…" for _ in names), f"{rest.sum()} in {len(rest)} other sets"))
         yield plain_table((*names, "samples"), sets, title="Which views the samples have")
+        if self.covariates is not None:
+            yield plain_table(_OF_COVARIATES, list(self.covariates.itertuples()), title="Covariates")
         if self.findings:
             yield self._remarks()
         for advice in self._advice():
@@ -81,11 +87,15 @@ class Inspection:
         note = " ".join(self._advice())
         if len(self.findings) > _SHOWN:
             note = f"… and {len(self.findings) - _SHOWN} more remarks. {note}"
-        title, sizes = count(self.n_samples, "sample"), self._sizes()
-        if not found:
-            return html_table(title, _COLUMNS, sizes, note)
-        worth = html_table("Worth a look", ("", "view", "column", "what"), found, note)
-        return html_table(title, _COLUMNS, sizes) + worth
+        tables: list[tuple[str, Sequence[str], Sequence[Sequence[object]]]] = [
+            (count(self.n_samples, "sample"), _COLUMNS, self._sizes())
+        ]
+        if self.covariates is not None:
+            tables.append(("Covariates", _OF_COVARIATES, list(self.covariates.itertuples())))
+        if found:
+            tables.append(("Worth a look", ("", "view", "column", "what"), found))
+        notes = ["" for _ in tables[1:]] + [note]
+        return "".join(html_table(*table, below) for table, below in zip(tables, notes, strict=True))
 
     def _sizes(self) -> list[tuple[object, ...]]:
         """Return what is shown of every view."""
@@ -100,7 +110,7 @@ class Inspection:
     def _advice(self) -> Iterator[str]:
         """Return which likelihoods suit the views, and at last whether the data can be used."""
         for word in sorted(set(self.views["looks_like"]) - {""}):
-            yield f"Views of {word} can be given likelihood={SUITED[word]!r}; 'auto' does not choose it."
+            yield f"Views of {word} can be given likelihood={SUITED[word]!r}; 'suited' chooses it, 'auto' does not."
         yield "These data can be used." if self.refusal is None else f"A fit would stop: {self.refusal}"
 
     def _remarks(self) -> "RenderableType":
@@ -135,6 +145,7 @@ def inspect_data(
     match_ids: str = "exactly",
     holes: str = "keep",
     layer: str | None = None,
+    covariates: pd.DataFrame | pd.Series | None = None,
 ) -> Inspection:
     """Show how a fit would read data, without refusing what a fit would refuse.
 
@@ -144,6 +155,8 @@ def inspect_data(
     observed : as in `Views.of`
     drop, drop_sample, id_column, transpose, match_ids, holes, layer : as in `read_views`
         ``id_column`` and ``transpose`` are for files.
+    covariates : DataFrame or Series, optional
+        As in `ACOVA.fit`.
 
     Returns
     -------
@@ -173,6 +186,8 @@ def inspect_data(
             contents.refuse_empty_cells()
         views, _ = joined_views(contents.parts, contents.observed)
         Census.of(views).check("fit", views)
+        if covariates is not None:
+            Covariates.learn(along_index(covariates, views.index))
     except DataError as error:
         refusal = str(error)
     present = _presence(frames) if views is None else pd.DataFrame(views.observed, views.index, list(views.names))
@@ -194,7 +209,8 @@ def inspect_data(
         },
         index=list(frames),
     )
-    return Inspection(table, present.value_counts(), tuple(findings), refusal)
+    about = description(pd.DataFrame(covariates)) if isinstance(covariates, pd.DataFrame | pd.Series) else None
+    return Inspection(table, present.value_counts(), tuple(findings), refusal, about)
 
 
 def _contents_of(X: Any, observed: Any, reading: Reading) -> Contents:

@@ -17,13 +17,12 @@ _WITHIN = 0.9
 def measurements_of(views: Views) -> list[str]:
     """Return ``"counts"``, ``"shares"``, ``"categories"`` or, for other numbers, ``""`` for each view."""
     of_views = zip(features_of(views), views.categories, strict=True)
-    return [
-        _measurement(features, bool(block_sizes(categories, len(features.low)))) for features, categories in of_views
-    ]
+    return [measurement_of(features, block_sizes(categories, len(features.low))) for features, categories in of_views]
 
 
-def _measurement(features: Features, categories: bool) -> str:
-    if categories:
+def measurement_of(features: Features, blocks: tuple[int, ...]) -> str:
+    """Return the same for a view with these features, and blocks of columns where it holds categories alone."""
+    if blocks:
         return "categories"
     low, high = features.low.min(), features.high.max()
     if not (0 <= low <= high < np.inf) or len(features.low) < 2:

@@ -11,7 +11,7 @@ from acova.base import DataError
 from acova.base.errors import check_choice
 from acova.data.columns import add_moments
 from acova.data.completion import Completion, JointCompletion
-from acova.data.covariates import Covariates, linear_effects
+from acova.data.covariates import Covariates
 from acova.data.features import Features, features_of, observed_rows
 from acova.data.inputs import FloatArray
 from acova.data.rows import log_counts, row_lengths, row_totals, shortened_rows, to_unit_length
@@ -42,11 +42,13 @@ class Scaling:
     totals : tuple of float
         What the sum of every row is brought to first, and log(1 + x) taken; 0 for views that are no counts.
     covariates : Covariates or None
-        How covariates become numbers; with them, what they explain of the scaled features is taken off.
-    effects : tuple of arrays of shape (C, n_features_of_view)
-        By how much a scaled feature changes with the covariates.
+        How covariates become numbers.
+    effects : tuple of arrays of shape (C, n_features_of_view), or empty
+        By how much a scaled feature changes with the covariates, which is taken off.
     lengths : tuple of float
         Mean length of the rows that are brought to length 1, else 1; empty in runs that were saved without them.
+    tells : bool
+        Whether a network is told the covariates.
 
     See Also
     --------
@@ -64,6 +66,7 @@ class Scaling:
     covariates: Covariates | None = None
     effects: tuple[NDArray[np.float64], ...] = ()
     lengths: tuple[float, ...] = ()
+    tells: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", tuple(self.limits) or (np.inf,) * len(self.centers))
@@ -106,14 +109,6 @@ class Scaling:
         centers, scales, unit_rows, limits, totals, lengths = zip(*maps, strict=True)
         return cls(centers, scales, unit_rows, limits, totals=totals, lengths=lengths)
 
-    def adjusted(self, views: Views) -> "Scaling":
-        """Return the same with the effects of the covariates of these views, learned from observed rows."""
-        if views.covariates is None:
-            return self
-        covariates = Covariates.learn(views.covariates)
-        encoded, tables = covariates.encode(views.covariates), replace(self, covariates=None).measured(views)
-        return replace(self, covariates=covariates, effects=linear_effects(tables, views.observed, encoded))
-
     def measured(self, views: Views) -> list[FloatArray]:
         """Return the scaled rows of the samples that have a view, less what covariates explain, view by view.
 
@@ -125,10 +120,21 @@ class Scaling:
 
     def explained(self, views: Views) -> list[NDArray[np.float64]]:
         """Return what covariates explain of scaled rows, for all samples, (N, P_v) per view; (N, 1) where nothing."""
-        if self.covariates is None or views.covariates is None:
+        if self.covariates is None or views.covariates is None or not self.effects:
             return [np.zeros((views.n_samples, 1))] * views.n_views
         encoded = self.covariates.encode(views.covariates)
         return [encoded @ effect for effect in self.effects]
+
+    @property
+    def n_told(self) -> int:
+        """How many numbers the network is told of a sample's covariates."""
+        return self.covariates.n_encoded if self.tells and self.covariates is not None else 0
+
+    def told(self, views: Views) -> NDArray[np.float32]:
+        """Return what the network is told of covariates, (N, n_told): zeros, the mean, for samples without them."""
+        if self.covariates is None or views.covariates is None or not self.tells:
+            return np.zeros((views.n_samples, self.n_told), dtype=np.float32)
+        return self.covariates.encode(views.covariates).astype(np.float32)
 
     def transform(self, views: Views, *, alone: bool = False) -> list[NDArray[np.float32]]:
         """Return one scaled float32 array per view, hidden rows filled with zeros and empty cells completed.
@@ -154,8 +160,13 @@ class Scaling:
         """Return scaled rows of view v, with NaN in empty cells."""
         return shortened_rows((self.before_map(v, rows) - self.centers[v]) / self.scales[v], self.limits[v])
 
-    def with_marks(self, tables: Sequence[FloatArray], observed: NDArray[np.bool_]) -> list[NDArray[np.float32]]:
-        """Return scaled views with NaN in empty cells as networks take them: cells completed, and marks behind them."""
+    def with_marks(
+        self, tables: Sequence[FloatArray], observed: NDArray[np.bool_], told: NDArray[np.float32]
+    ) -> list[NDArray[np.float32]]:
+        """Return scaled views with NaN in empty cells as networks take them.
+
+        Cells are completed, and marks stand behind them, and behind these what is told of the covariates.
+        """
         empty = [np.isnan(table) & seen[:, None] for table, seen in zip(tables, observed.T, strict=True)]
         completed = [np.nan_to_num(table) for table in tables]
         if any(cells.any() for cells in empty):
@@ -171,7 +182,7 @@ class Scaling:
             completed = [np.where(cells, filled, table) for cells, filled, table in triples]
         marks = self.marks or (False,) * len(tables)
         pairs = zip(completed, empty, marks, strict=True)
-        return [(np.hstack([t, cells]) if marked else t).astype(np.float32) for t, cells, marked in pairs]
+        return [np.hstack([t, *([cells] if marked else []), told]).astype(np.float32) for t, cells, marked in pairs]
 
     def with_means(self, means: Sequence[NDArray[np.float64]]) -> "Scaling":
         """Return the same with the means of columns, as the data have them, for views without a completion."""

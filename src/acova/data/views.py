@@ -18,6 +18,9 @@ from acova.data.findings import Finding, doubt_finding, name_findings, overlap_f
 from acova.data.inputs import FloatArray, as_float_array, as_mask, check_lengths, frames_of, split_views
 from acova.data.names import along, joined_index
 
+Announced = int | tuple[str, ...]
+"""What is known of a view that no sample has yet: its number of columns, or their names."""
+
 
 class Views:
     """Samples seen through several views, any of which may be missing for any sample.
@@ -47,6 +50,8 @@ class Views:
         True in the empty cells of observed rows; None for a view without any.
     covariates : pandas.DataFrame or None
         What else is known of the samples, see `with_covariates`.
+    announced : dict of str → int or tuple of str
+        Views that no sample has yet, see `announce`.
 
     See Also
     --------
@@ -65,6 +70,7 @@ class Views:
     """
 
     covariates: pd.DataFrame | None = None
+    announced: Mapping[str, Announced] = {}
 
     def __init__(
         self,
@@ -180,7 +186,7 @@ class Views:
         """Return these views with more of them hidden (`observed` as in `Views.of`)."""
         mask = self.observed & as_mask(observed, self.index, list(self.names))
         hidden = type(self)(self.arrays, mask, self.names, self.index, self.columns, self.categories)
-        hidden.covariates = self.covariates
+        hidden.covariates, hidden.announced = self.covariates, self.announced
         return hidden
 
     def with_covariates(self, covariates: pd.DataFrame | pd.Series) -> Self:
@@ -194,6 +200,52 @@ class Views:
         told = copy(self)
         told.covariates = along_index(covariates, self.index)
         return told
+
+    def announce(self, name: str, columns: int | Sequence[str] | None = None) -> Self:
+        """Return these views with a name for one that no sample has yet.
+
+        A fit with an announced view is the fit without it. Later data may have the view, and the first of them that
+        does is what `update` (or `add_view`) learns it from; until then `predict` refuses it.
+
+        Parameters
+        ----------
+        name : str
+        columns : int or sequence of str, optional
+            Number or names of its columns. Not needed where the view is there and all its rows are hidden.
+        """
+        kept = self
+        if name in self.names:
+            v = self.names.index(name)
+            if self.observed[:, v].any():
+                msg = f"View {name!r} is observed, so there is nothing to announce; fit with it."
+                raise DataError(msg)
+            columns = columns or self.columns[v] or self.sizes[v]
+            kept = self.without([name])
+        if columns is None or (isinstance(columns, int) and columns < 1):
+            msg = f"View {name!r} is announced with columns={columns!r}; say how many it will have, or their names."
+            raise DataError(msg)
+        told = copy(kept)
+        told.announced = {**kept.announced, name: columns if isinstance(columns, int) else tuple(map(str, columns))}
+        return told
+
+    def without(self, names: Sequence[str]) -> Self:
+        """Return these views without some of them, and without samples that have no other."""
+        kept = [v for v, name in enumerate(self.names) if name not in names]
+        if not kept:
+            msg = f"Without {', '.join(map(repr, names))} there is no view left."
+            raise DataError(msg)
+        rows: NDArray[np.bool_] = np.asarray(self.observed[:, kept].any(axis=1))
+        fewer = type(self)(
+            [self.arrays[v][rows] for v in kept],
+            self.observed[rows][:, kept],
+            [self.names[v] for v in kept],
+            self.index[rows],
+            [self.columns[v] for v in kept],
+            [self.categories[v] for v in kept],
+        )
+        fewer.covariates = None if self.covariates is None else self.covariates.loc[rows]
+        fewer.announced = self.announced
+        return fewer
 
     def matched_to(self, names: Sequence[str], sizes: Sequence[int], columns: Sequence[tuple[str, ...] | None]) -> Self:
         """Return these views in the order, and with the columns, of views seen before.

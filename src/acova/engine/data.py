@@ -36,6 +36,8 @@ class RunData:
     observed : Tensor of bool, shape (S, n, V)
     targets : sequence of V tensors of shape (S, n, P_v), or empty
         What the views are decoded to, if that is something else.
+    labels : sequence of one Tensor of shape (S, n), or empty
+        The cluster of samples of which it is known, -1 for the others.
     data_set : sequence of R int, optional
         Which of the S data sets each run has; by default run r has data set r, or all have the only one.
     n_samples : int, optional
@@ -54,13 +56,14 @@ class RunData:
         observed: Tensor,
         *,
         targets: Sequence[Tensor] = (),
+        labels: Sequence[Tensor] = (),
         data_set: Sequence[int] | None = None,
         n_samples: int | None = None,
         processes: Processes = ALONE,
         rows: Tensor | None = None,
         derived: bool = False,
     ) -> None:
-        self.views, self.observed, self.targets = list(views), observed, list(targets)
+        self.views, self.observed, self.targets, self.labels = list(views), observed, list(targets), list(labels)
         self.data_set = list(range(len(observed)) if data_set is None else data_set)
         self._data_set = torch.tensor(self.data_set, device=observed.device)
         self.n_samples = observed.shape[1] if n_samples is None else n_samples
@@ -85,12 +88,14 @@ class RunData:
                 return part[at, rows]
             return part[0].index_select(0, numbers).view(*rows.shape, *part.shape[2:])
 
-        return Batch(list(map(take, self.views)), take(self.observed), list(map(take, self.targets)))
+        views, targets, labels = (list(map(take, parts)) for parts in (self.views, self.targets, self.labels))
+        return Batch(views, take(self.observed), targets, labels)
 
     def of_run(self, run: int) -> Batch:
         """Return all samples of one run that this process has."""
         at = int(self._data_set[run]) if len(self.observed) > 1 else 0
-        return Batch([view[at] for view in self.views], self.observed[at], [part[at] for part in self.targets])
+        views, targets, labels = ([part[at] for part in parts] for parts in (self.views, self.targets, self.labels))
+        return Batch(views, self.observed[at], targets, labels)
 
     def windows(self, streams: Sequence[Streams], epoch: int) -> Iterator["Window"]:
         """Yield all samples as one window."""

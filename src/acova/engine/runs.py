@@ -120,8 +120,9 @@ class Runs:
     def losses(self, loss: Loss, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
         """Return every run's named values, each of shape (R, B), for a batch with a leading axis of R."""
         if not self.stacked:
-            views, targets = ([part[0] for part in parts] for parts in (batch.views, batch.targets))
-            values = self._call(loss, Batch(views, batch.observed[0], targets), noise[0])
+            kinds = (batch.views, batch.targets, batch.labels)
+            views, targets, labels = ([part[0] for part in parts] for parts in kinds)
+            values = self._call(loss, Batch(views, batch.observed[0], targets, labels), noise[0])
             return {name: value.unsqueeze(0) for name, value in values.items()}
         return self._map(loss, batch, noise)
 

@@ -23,27 +23,22 @@ from acova.data.categories import given_sizes
 from acova.data.census import Census
 from acova.data.files.omics import add_results, is_omics, sparse_bytes
 from acova.data.findings import warn_of
+from acova.data.growth import split_announced
 from acova.data.inputs import from_tensor
 from acova.data.stored import IN_MEMORY, is_stored
 from acova.data.suspects import suspects
-from acova.estimators._comparison import ComparisonMixin
-from acova.estimators._explanation import ExplanationMixin
-from acova.estimators._imputation import ImputationMixin
-from acova.estimators._notebook import NotebookMixin
+from acova.data.views import Announced
 from acova.estimators._settings import NESTED, Training, flat, nested, plain, setting_parameters, unnested
-from acova.estimators._tree import TreeMixin
 from acova.estimators.persistence import load_model, save_model
 from acova.estimators.rules import Rule, check_settings, rules_of
 from acova.training.completions import with_completions
 from acova.training.extremes import learn_scaling
-from acova.training.method import refusal_of_disk
+from acova.training.requirements import refusal_of_disk
 
 _IN_MEMORY = IN_MEMORY
 
 
-class MultiViewClusterer(
-    NotebookMixin, ExplanationMixin, ImputationMixin, ComparisonMixin, TreeMixin, ClusterMixin, BaseEstimator
-):
+class MultiViewClusterer(ClusterMixin, BaseEstimator):
     """Base of estimators that take views in any form `Views.of` knows.
 
     Attributes
@@ -60,6 +55,8 @@ class MultiViewClusterer(
         DataFrames (samples in order of first appearance), or 0 … n-1.
     summary_ : acova.data.Summary
         What went in, for figures and reports: missing patterns, and the features' moments by cluster.
+    announced_ : dict of view → int or tuple of str
+        Views that were announced (`Views.announce`) and not learned yet: how many columns, or which.
     empty_cells_ : dict of view → int
         Empty cells in the training samples that have the view, for the views with any; an empty cell of categories
         counts once for each category.
@@ -88,8 +85,11 @@ class MultiViewClusterer(
     provenance_: dict[str, Any]
     settings_: dict[str, Any]
     warnings_: list[str]
+    announced_: dict[str, Announced]
+    cluster_names_: list[str] | None = None
     _scaling: Scaling
     cluster_numbers_: ClusterNumbers | None = None
+    _classes: list[Any] | None = None
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings per data set."""
@@ -110,6 +110,14 @@ class MultiViewClusterer(
     def n_clusters_(self) -> int:
         """Number of clusters: `n_clusters`, or the number that ``"auto"`` chose."""
         return int(self.n_clusters if self.cluster_numbers_ is None else self.cluster_numbers_.n_clusters)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels that the first clusters follow, (n_classes,): cluster k is that of ``classes_[k]``."""
+        if self._classes is None:
+            msg = f"{type(self).__name__} has no classes_: it was fitted without labels of some samples in y."
+            raise AttributeError(msg)
+        return np.array(self._classes)
 
     @classmethod
     def preset(cls, dataset: str, **settings: Any) -> Self:
@@ -154,7 +162,7 @@ class MultiViewClusterer(
 
     def fit_predict(self, X: Any, y: Any = None, *, observed: Any = None) -> NDArray[np.int64]:
         """Fit, and return the cluster of each sample."""
-        return self.fit(X, observed=observed).labels_
+        return self.fit(X, y, observed=observed).labels_
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece."""
@@ -224,6 +232,8 @@ class MultiViewClusterer(
         covariates: Any = None,
         compare: Any = None,
         compare_name: str = "the other run",
+        time: str | None = None,
+        event: str | None = None,
         overwrite: bool = False,
     ) -> Path:
         """Write one self-contained HTML file about this result; return its path.
@@ -240,11 +250,15 @@ class MultiViewClusterer(
         observed : array of bool, shape (n_samples, V), optional
             As in `fit`, with `views`.
         covariates : DataFrame, or dict of name → array of shape (n_samples,), optional
-            Other columns to colour the map by. The rows of a DataFrame are found by the names of the samples.
+            Other columns to colour the map by and to compare the clusters by. The rows of a DataFrame are found by the
+            names of the samples.
         compare : fitted estimator, optional
             Another result of the same samples: the report compares clusters, samples and settings.
         compare_name : str
             What the report calls the other result.
+        time, event : str, optional
+            The covariates that say how long each sample was observed, and whether the event came, as for `compare`: the
+            report then compares survival by cluster.
         overwrite : bool
 
         Examples
@@ -255,7 +269,7 @@ class MultiViewClusterer(
 
         return write_report(
             self, path, method=method, views=views, observed=observed, covariates=covariates, compare=compare,
-            compare_name=compare_name, overwrite=overwrite,
+            compare_name=compare_name, time=time, event=event, overwrite=overwrite,
         )  # fmt: skip
 
     @classmethod
@@ -289,6 +303,7 @@ class MultiViewClusterer(
     def _views_to_fit(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check training data, and remember their views and columns."""
         views = self._views_of(X, observed, reset=True)
+        self.announced_ = dict(getattr(views, "announced", {}))
         who = type(self).__name__
         if not isinstance(self.n_clusters, str) and views.n_samples < self.n_clusters:
             msg = (
@@ -349,11 +364,24 @@ class MultiViewClusterer(
     def _views_to_predict(self, X: Any, observed: Any) -> Views | StoredViews:
         """Check new data against the training data; views may be left out of a dict."""
         check_is_fitted(self, "labels_")
-        views = self._views_of(X, observed, reset=False)
+        views = self._known_views(self._views_of(X, observed, reset=False))
         if getattr(views, "covariates", None) is not None and self._scaling.covariates is None:
             msg = f"{type(self).__name__}: the model was fitted without covariates; leave them out, or fit with them."
             raise OptionError(msg)
         return views.matched_to(self.view_names_, self.view_sizes_, self._columns)
+
+    def _known_views(self, views: Views | StoredViews) -> Views | StoredViews:
+        """Leave out views that were announced and that no sample has."""
+        if not self.announced_ or isinstance(views, StoredViews):
+            return views
+        rest, arrived = split_announced(views, self.announced_)
+        if arrived:
+            msg = (
+                f"{type(self).__name__}: view {arrived[0]!r} was announced but never learned; call update(X) with the "
+                "samples that have it, or leave the view out."
+            )
+            raise DataError(msg)
+        return rest
 
     @property
     def _given_sizes(self) -> tuple[int, ...]:

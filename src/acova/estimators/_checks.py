@@ -149,11 +149,8 @@ def doubts_about_missingness(
     summary: Summary, names: list[str], shift: NDArray[np.float64] | None, seed: int
 ) -> list[str]:
     """Say which views the clusters mirror the lack of: one sentence, about the strongest."""
-    if shift is None or summary.by_cluster is None or summary.patterns.all():
-        return []
-    table = missingness_table(summary, names, shift, seed).drop(WHOLE_PATTERN)
-    mirrored = table.query("effect >= @_STRONG and p_value <= @_LIKELY and by_hiding >= @_BY_HIDING")
-    if mirrored.empty:
+    mirrored = _mirrored(summary, names, shift, seed)
+    if mirrored is None or mirrored.empty:
         return []
     place = int(mirrored["effect"].to_numpy().argmax())
     worst = mirrored.index[place]
@@ -161,8 +158,22 @@ def doubts_about_missingness(
     return [
         f"the clusters mirror who lacks view {worst!r}: they go with it (Cramér's V {effect:.2f}, p = {p_value:.2g}), "
         f"and hiding the view from samples that have it brings about {min(caused, 1):.0%} of the difference. "
-        "Compare with a fit without the samples that lack it, or without the view; see missingness_check()."
+        "Compare with a fit without the samples that lack it (refit_without_missingness), or without the view; see "
+        "missingness_check()."
     ]
+
+
+def mirrored_views(summary: Summary, names: list[str], shift: NDArray[np.float64] | None, seed: int) -> list[str]:
+    """Return the views whose lack the clusters mirror, see `doubts_about_missingness`."""
+    mirrored = _mirrored(summary, names, shift, seed)
+    return [] if mirrored is None else [str(name) for name in mirrored.index]
+
+
+def _mirrored(summary: Summary, names: list[str], shift: NDArray[np.float64] | None, seed: int) -> pd.DataFrame | None:
+    if shift is None or summary.by_cluster is None or summary.patterns.all():
+        return None
+    table = missingness_table(summary, names, shift, seed).drop(WHOLE_PATTERN)
+    return table.query("effect >= @_STRONG and p_value <= @_LIKELY and by_hiding >= @_BY_HIDING")
 
 
 def aligned(who: str, frame: Any, index: pd.Index) -> pd.DataFrame:

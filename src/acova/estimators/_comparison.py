@@ -1,6 +1,6 @@
 """What clusters mean outside of the data that were clustered: other columns, and survival."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from acova.base import DataError, OptionError
 from acova.base.errors import check_number, near_miss
 from acova.base.html import html_table
 from acova.clustering.survival import Survival, compare_survival
-from acova.estimators._checks import ChecksMixin, aligned
+from acova.estimators._checks import aligned
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,12 @@ class ClusterComparison:
         return text if self.survival is None else text + self.survival._repr_html_()
 
 
-class ComparisonMixin(ChecksMixin):
-    """For clusterers: their clusters compared by what was not clustered."""
+class ComparisonMixin:
+    """For clusterers with `ChecksMixin`: their clusters compared by what was not clustered."""
+
+    labels_: NDArray[np.int64]
+    index_: pd.Index
+    check_against: Callable[..., pd.DataFrame]
 
     def compare(
         self, frame: Any, time: Any = None, event: Any = None, *, n_permutations: int = 9999

@@ -12,22 +12,32 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
-from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order
+from acova.clustering.numbering import ROUNDS, is_in_order, order_after
 from acova.data import Scaling, StoredViews, Views
 from acova.engine.distributed import ALONE, Processes, job_processes
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._checks import ChecksMixin, doubts_about_missingness
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
+from acova.estimators._labels import KnownLabels, doubts_about_labels, known_labels, refuse_labels
 from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
+from acova.estimators._notebook import NotebookMixin
+from acova.estimators._outliers import NetworkOutliersMixin, OutliersMixin
+from acova.estimators._refit import RefitMixin
 from acova.estimators._resolution import (
     checked_settings,
+    covariate_use_of,
     identity_of,
     left_open,
     resolved_settings,
     seed_of,
     settings_of_fit,
 )
-from acova.estimators._validation import blocks_of_categories, check_adjustable, check_likelihoods, scaling_kinds
+from acova.estimators._tree import TreeMixin
+from acova.estimators._validation import adjustable, blocks_of_categories, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.selection import doubts_about_number, numbers_for
 from acova.functional import Batch
@@ -35,6 +45,7 @@ from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
 from acova.training.consensus import Ensemble
 from acova.training.convergence import doubts_about, warn_of
+from acova.training.covariate_effects import with_covariates
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import (
     Inferred,
@@ -48,7 +59,7 @@ from acova.training.inference import (
 )
 from acova.training.influence import Influence, influence_of_views
 from acova.training.job import Job, Settings, TrainedRun
-from acova.training.method import Method
+from acova.training.method import Method, with_labels
 from acova.training.progress import progress_bar
 from acova.training.provenance import provenance
 from acova.training.schedule import train_runs
@@ -60,13 +71,14 @@ _CHECKPOINT_EVERY = 10
 
 @dataclass(frozen=True)
 class Prepared:
-    """Checked training data in the order of training, that order (None: as given), runs to train, scalings of views."""
+    """Checked training data in the order of training, that order (None: as given), runs, scalings, known labels."""
 
     views: Views | StoredViews
     order: NDArray[np.intp] | None
     jobs: list[Job]
     processes: Processes
     scalings: tuple[str, ...]
+    known: KnownLabels | None = None
 
     @property
     def epochs(self) -> int:
@@ -79,7 +91,20 @@ class Prepared:
         return self.jobs[0].settings
 
 
-class DeepClusterer(LatentMixin, MultiViewClusterer):
+class DeepClusterer(
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    RefitMixin,
+    ComparisonMixin,
+    TreeMixin,
+    NetworkOutliersMixin,
+    OutliersMixin,
+    LatentMixin,
+    MultiViewClusterer,
+):
     """A clusterer that trains a network: fit, use, save and load. A subclass names its settings and its method.
 
     Attributes
@@ -113,7 +138,11 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         X : list, dict, DataFrames, array or Views
             See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
             cells of a row are empty cells.
-        y : ignored
+        y : array or Series of int or str, optional
+            Labels of some of the samples, -1 (or NaN, None, a name that a Series lacks) for the others. ACOVA, MoE,
+            WeightedFusion, CoDE and DVIMC follow them: cluster k is that of ``classes_[k]``, and further clusters come
+            after these, the largest first. Other methods refuse them. A `y` without unknown labels is ignored, as
+            scikit-learn's clusterers ignore it.
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         covariates : DataFrame or Series, optional
@@ -124,10 +153,10 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         X, observed = self._with_covariates(X, observed, covariates, reset=True)
         with job_processes() as processes:
             if self.checkpoint is None:
-                self._fit(X, observed, processes)
+                self._fit(X, observed, processes, y=y)
             else:
                 with Checkpoint(self.checkpoint, self._checkpoint_every, processes) as checkpoint:
-                    self._fit(X, observed, processes, checkpoint)
+                    self._fit(X, observed, processes, checkpoint, y=y)
                     checkpoint.remove()
         return self
 
@@ -139,41 +168,46 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         processes: Processes,
         checkpoint: Checkpoint | None = None,
         begin: Callable[[], None] | None = None,
+        y: Any = None,
     ) -> None:
         """Fit with checkpoints in a folder; `begin` is called when settings and data are found good."""
-        prepared = self._prepare(X, observed, processes)
+        prepared = self._prepare(X, observed, processes, y)
         if begin is not None:
             processes.first_does(begin)
         if checkpoint is not None:
             identity = identity_of(self, prepared.settings)
-            checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views)})
+            told = {} if prepared.known is None else {"labels": prepared.known.clusters.tolist()}
+            checkpoint.open({"params": identity, "seed": self.seed_, "data": fingerprint(prepared.views), **told})
         shown = int(self.verbose) if processes.is_first else 0
         with progress_bar(type(self).__name__, prepared.epochs, shown=shown) as report:
             runs = train_runs(prepared.jobs, report, checkpoint=checkpoint, processes=processes)
         self._finish(prepared, runs)
 
-    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE) -> Prepared:
+    def _prepare(self, X: Any, observed: Any, processes: Processes = ALONE, y: Any = None) -> Prepared:
         """Check settings and data, learn the scaling, and list the runs to train."""
         method, settings = self.method, checked_settings(self)
-        if method.one_process and processes.size > 1:
+        if method.requirements.one_process and processes.size > 1:
             msg = (
                 f"{settings.who}: its batches are compared as a whole, so one process trains it; got a job of "
                 f"{processes.size} processes. Start it without torchrun."
             )
             raise OptionError(msg)
         given = self._views_to_fit(X, observed)
-        method.check_data(settings.who, given)
+        method.requirements.check(settings.who, given)
         settings = method.suited(settings, left_open(self), given)
         order = None if isinstance(given, StoredViews) else canonical_order(given.index)
+        known = self._labels_to_follow(y, given, order)
         views = given if isinstance(given, StoredViews) or _is_sorted(order) else given.take(order)
         with overflow_allowed():
-            self._likelihoods, features = check_likelihoods(settings, views, method.likelihoods)
+            self._likelihoods, features = check_likelihoods(settings, views, method.requirements.likelihoods)
         kinds = scaling_kinds(settings.who, settings.standardize, views, self._likelihoods, features)
         self._learn_scaling(views, kinds)
         self.seed_ = processes.agree(seed_of(self))
         settings = self._with_number(settings, views)
         streams = Streams(self.seed_)
         data = method.prepare(settings, views, self._scaling, self._likelihoods, processes)
+        if known is not None:
+            data = with_labels(data, known.clusters, processes)
         blocks = tuple(blocks_of_categories(views, v) for v in range(views.n_views))
         jobs = [
             Job(
@@ -186,16 +220,35 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
                 data,
                 self._scaling.marks,
                 blocks,
+                self._scaling.n_told,
             )
             for run in range(settings.n_init)
         ]
-        return Prepared(views, order, jobs, processes, kinds)
+        return Prepared(views, order, jobs, processes, kinds, known)
+
+    def _labels_to_follow(
+        self, y: Any, views: Views | StoredViews, order: NDArray[np.intp] | None
+    ) -> KnownLabels | None:
+        """Return the labels that clusters follow, in the order of training."""
+        who, self._classes = type(self).__name__, None
+        if not self.method.requirements.follows_labels:
+            refuse_labels(who, y, views.index, self.n_clusters)
+            return None
+        known = known_labels(who, y, views.index, self.n_clusters)
+        if known is None:
+            return None
+        if isinstance(views, StoredViews):
+            msg = f"{who}: labels in y need views in memory, but these views stay on disk; leave y out."
+            raise OptionError(msg)
+        self._classes = known.classes
+        return known.take(order)
 
     def _adjusted(self, scaling: Scaling, views: Views | StoredViews) -> Scaling:
         if not isinstance(views, Views) or views.covariates is None:
             return scaling
-        check_adjustable(type(self).__name__, self._likelihoods, views.names)
-        return scaling.adjusted(views)
+        use = covariate_use_of(self)
+        adjusts = adjustable(type(self).__name__, use, self._likelihoods, views.names)
+        return with_covariates(scaling, views, adjusts=adjusts, tells=use != "adjust")
 
     def _with_number(self, settings: Settings, views: Views | StoredViews) -> Settings:
         """Choose the number of clusters where it is left to the data."""
@@ -207,7 +260,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
 
     @property
     def _marks_empty_cells(self) -> bool:
-        return self.method.marks_empty_cells
+        return self.method.requirements.marks_empty_cells
 
     @property
     def _checkpoint_every(self) -> int:
@@ -233,7 +286,8 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         best = int(self.objectives_.argmin())
         ensemble = Ensemble.of_one(runs[best].network)
         if prepared.settings.consensus and len(runs) > 1:
-            ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes)
+            n_classes = 0 if prepared.known is None else len(prepared.known.classes)
+            ensemble = matched_runs([run.network for run in runs], self._scaling, views, processes, n_classes)
             best = ensemble.reference
         settings = tempered(ensemble, prepared.settings, self._scaling, views, Streams(self.seed_))
         self.settings_ = settings_of_fit(self, prepared, settings, ensemble.network)
@@ -247,6 +301,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         influence = self._influence(views, found.labels)
         self.view_influence_, self.view_support_ = influence.changed, influence.support
         self.view_shift_ = influence.shift
+        followed = doubts_about_labels(prepared.known, found.labels)
         if prepared.order is not None:
             found = found.take(np.argsort(prepared.order))
         self.labels_, self.probabilities_, self.view_weights_ = found.labels, found.probabilities, found.weights
@@ -256,6 +311,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         self.warnings_ = [
             *doubts_about_number(self.cluster_numbers_),
             *doubts,
+            *followed,
             *influence.warnings,
             *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
         ]
@@ -297,7 +353,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
         found = self._infer_training(ensemble, prepared)
         for _ in range(ROUNDS):
-            order = cluster_order(found.labels, self.n_clusters_)
+            order = order_after(found.labels, self.n_clusters_, len(self._classes or ()))
             if all(map(is_in_order, (order, *ensemble.orders))):
                 break
             ensemble = ensemble.renumbered(order)
@@ -314,6 +370,7 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         for network in ensemble.networks:
             network.requires_grad_(False)
         self._ensemble, self.network_, self._reference = ensemble, ensemble.network, None
+        self._usual = None
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim
@@ -325,6 +382,13 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         """The likelihood of each view, by its name."""
         check_is_fitted(self, "labels_")
         return dict(zip(self.view_names_, self._likelihoods, strict=True))
+
+    @property
+    def covariates_(self) -> dict[str, tuple[str, ...]]:
+        """The covariates of the fit by name: the levels of words, nothing for numbers."""
+        check_is_fitted(self, "labels_")
+        known = self._scaling.covariates
+        return {} if known is None else {**known.levels, **dict.fromkeys(known.moments, ())}
 
     def _with_covariates(self, X: Any, observed: Any, covariates: Any, *, reset: bool = False) -> tuple[Any, Any]:
         """Return the data with their covariates, and the mask that is left to apply."""
@@ -380,14 +444,24 @@ class DeepClusterer(LatentMixin, MultiViewClusterer):
         streams = Streams(self.seed_).child("score")
         return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]
 
-    def assignments(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
+    def assignments(self, X: Any = None, *, observed: Any = None, spread: bool = False) -> pd.DataFrame:
         """Return a table of the result, one row per sample under its index label.
 
         Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
         of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
-        the training samples.
+        the training samples. With `spread`, which needs `X`, the last column ``spread`` says how unsure a sample's
+        latent vector is: the root mean square of the standard deviations that `posterior` gives.
         """
-        return pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if spread and X is None:
+            msg = (
+                f"{type(self).__name__}.assignments: spread=True needs the samples as X, because a model does not keep "
+                "the data that it was fitted on."
+            )
+            raise OptionError(msg)
+        table = pd.concat(list(self.iter_assignments(X, observed=observed)))
+        if not spread:
+            return table
+        return table.assign(spread=np.sqrt(np.square(self.posterior(X, observed=observed)[1]).mean(axis=1)))
 
     def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
         """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""

@@ -112,15 +112,19 @@ class ExplanationMixin:
         means = self._scaled_means()
         marks = self._scaling.marks or (False,) * len(means)
         unmarked = [np.hstack([m, np.zeros_like(m)]) if marked else m for m, marked in zip(means, marks, strict=True)]
-        baseline = [torch.from_numpy(mean).to(device) for mean in unmarked]
-        parts = [
-            attribute(ensemble, batch_of(views.read(start, start + CHUNK), self._scaling, device), baseline)
-            for start in range(0, views.n_samples, CHUNK)
-        ]
+        parts = []
+        for start in range(0, views.n_samples, CHUNK):
+            batch = batch_of(views.read(start, start + CHUNK), self._scaling, device)
+            baseline = [
+                # A sample's own covariates are no features: they stay on the way from the baseline.
+                torch.cat([torch.from_numpy(mean).to(device).expand(len(view), -1), view[:, len(mean) :]], dim=1)
+                for mean, view in zip(unmarked, batch.views, strict=True)
+            ]
+            parts.append(attribute(ensemble, batch, baseline))
         index, columns = views.index, views.columns
         added = [np.concatenate([part.features[v] for part in parts]) for v in range(views.n_views)]
         features = {
-            name: pd.DataFrame(_by_cell(added[v], views.sizes[v]), index, columns[v])
+            name: pd.DataFrame(_by_cell(added[v], views.sizes[v], marked=marks[v]), index, columns[v])
             for v, name in enumerate(views.names)
         }
         return Explanation(_samples(parts, index), self._without_each(views), features)
@@ -220,6 +224,6 @@ def _samples(parts: Sequence[Attribution], index: pd.Index) -> pd.DataFrame:
     return pd.DataFrame(table, index=index)
 
 
-def _by_cell(parts: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+def _by_cell(parts: NDArray[np.float64], size: int, *, marked: bool) -> NDArray[np.float64]:
     """Return what every feature adds, (n, P): that of its value and, of an empty cell, that of being empty."""
-    return parts if parts.shape[1] == size else parts[:, :size] + parts[:, size:]
+    return parts[:, :size] + parts[:, size : 2 * size] if marked else parts[:, :size]

@@ -21,7 +21,7 @@ class LatentMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def fit_transform(self, X: Any, y: Any = None, *, observed: Any = None) -> Any:
         """Fit, and return the place of each sample in the latent space; see `transform`."""
-        self.fit(X, observed=observed)
+        self.fit(X, y, observed=observed)
         return self._in_container(self.latent_, self.index_)
 
     def _in_container(self, latent: NDArray[np.float32], index: pd.Index) -> Any:

@@ -14,6 +14,7 @@ from acova.estimators.recipes import OTHERWISE, RECIPES
 from acova.estimators.rules import check_settings, rules_of
 from acova.training.checkpoint import Checkpoint
 from acova.training.job import Settings
+from acova.training.phases import LEARNED_CORRELATIONS
 
 if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer, Prepared
@@ -36,6 +37,12 @@ def resolved_settings(model: "DeepClusterer") -> Settings:
 def left_open(model: "DeepClusterer") -> list[str]:
     """Return the settings that were left to the recipe."""
     return [name for name, value in model.get_settings().items() if value is None]
+
+
+def covariate_use_of(model: "DeepClusterer") -> str:
+    """Return what a fit does with covariates; methods without the setting adjust for them."""
+    use: str = resolved_settings(model).get("covariate_use", "adjust")
+    return use
 
 
 def checked_settings(model: "DeepClusterer") -> Settings:
@@ -61,7 +68,7 @@ def _check_together(model: "DeepClusterer", settings: Settings) -> None:
             f"dimension; got {count}."
         )
         raise OptionError(msg)
-    if count > 1 and not (isinstance(correlation, str) and correlation == "learned"):
+    if count > 1 and not (isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS):
         msg = (
             f"{settings.who}: n_correlations={count} counts learned matrices, but correlation={correlation!r} is "
             "not learned; leave one of them out."

@@ -94,6 +94,11 @@ class Training(BaseEstimator):
         None trains all epochs.
     tol : float
         The least improvement that counts, as a share of the objective.
+    covariate_use : {"both", "adjust", "decode", "encode"}
+        What a fit with covariates does with them. ``"adjust"``: shifts of features that go with them, among samples
+        that are alike, are taken off before anything else. ``"decode"``: the decoders are told them beside the latent
+        vector, which then need not explain them; encoders and neighbour graphs see the views as they are.
+        ``"encode"``: the encoders are told as well. ``"both"``: shifts are taken off, and the decoders are told.
     precision : {"auto", "bf16", "tf32", "float32"}
         Products of the networks in training; ``"auto"`` is bfloat16 where the GPU has it, and where the CPU has it
         and layers are large, else float32. The fusion is always exact.
@@ -138,6 +143,7 @@ class Training(BaseEstimator):
         min_std: float = 0.0001,
         patience: int | None = None,
         tol: float = 0.001,
+        covariate_use: str = "both",
         precision: str = "auto",
         checkpoint_every: int = 10,
     ) -> None:
@@ -165,6 +171,7 @@ class Training(BaseEstimator):
         self.min_std = min_std
         self.patience = patience
         self.tol = tol
+        self.covariate_use = covariate_use
         self.precision = precision
         self.checkpoint_every = checkpoint_every
 

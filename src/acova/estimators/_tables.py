@@ -19,6 +19,15 @@ from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
+from acova.estimators._checks import ChecksMixin
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
+from acova.estimators._labels import refuse_labels
+from acova.estimators._notebook import NotebookMixin
+from acova.estimators._refit import RefitMixin
+from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import scaling_kinds
 from acova.training.convergence import doubts_about, doubts_about_k_means, warn_of
 from acova.training.extremes import scaled
@@ -31,7 +40,17 @@ _WHY = "k-means works"
 Table = NDArray[np.float64]
 
 
-class TableClusterer(MultiViewClusterer):
+class TableClusterer(
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    RefitMixin,
+    ComparisonMixin,
+    TreeMixin,
+    MultiViewClusterer,
+):
     """k-means on tables made of the views; what `BSV`, `Concat` and `KNNImpute` share.
 
     `assignments` have the column ``label``. Clusters are numbered by size, the largest first.
@@ -56,11 +75,13 @@ class TableClusterer(MultiViewClusterer):
             See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
             cells of a row are empty cells.
         y : ignored
+            Labels of some of the samples, -1 for the others, are refused: this method cannot follow them.
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
         self._check_settings()
         given = self._in_memory(self._views_to_fit(X, observed), _WHY)
+        refuse_labels(type(self).__name__, y, given.index, self.n_clusters)
         order = canonical_order(given.index)
         views = given.take(order)
         self._check_data(views)

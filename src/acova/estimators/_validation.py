@@ -11,11 +11,15 @@ from acova.base.errors import check_choice
 from acova.data import SCALINGS, StoredViews, Views
 from acova.data.categories import block_sizes
 from acova.data.features import Features, features_of
+from acova.data.measurements import SUITED, measurement_of
 from acova.data.scalers import TO_UNIT
 from acova.data.scaling import suited_kinds
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.extremes import column_text, overflow_allowed
 from acova.training.job import Settings
+
+ADJUSTS = ("adjust", "both")
+"""The uses of covariates that take their effects off scaled features."""
 
 
 def check_likelihoods(
@@ -28,13 +32,14 @@ def check_likelihoods(
     who = settings.who
     likelihoods = per_view(who, "likelihood", settings.get("likelihood", "gaussian"), views.names)
     for likelihood in likelihoods:
-        check_choice(who, "likelihood", likelihood, (*known, "auto"))
-    if all(likelihood != "auto" and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
+        suits = ("suited",) if set(SUITED.values()) <= set(known) else ()
+        check_choice(who, "likelihood", likelihood, (*known, "auto", *suits))
+    if all(likelihood in LIKELIHOODS and LIKELIHOODS[likelihood].takes_all for likelihood in likelihoods):
         return likelihoods, None
     features = features_of(views)
     chosen = tuple(
-        _default_for(of_view) if likelihood == "auto" else likelihood
-        for likelihood, of_view in zip(likelihoods, features, strict=True)
+        likelihood if likelihood in LIKELIHOODS else _chosen(likelihood, of_view, blocks_of_categories(views, v))
+        for v, (likelihood, of_view) in enumerate(zip(likelihoods, features, strict=True))
     )
     scalings = per_view(who, "standardize", settings.standardize, views.names)
     asked = [
@@ -45,8 +50,10 @@ def check_likelihoods(
     return chosen, features
 
 
-def _default_for(features: Features) -> str:
-    """Return the likelihood that "auto" chooses for a view with these features."""
+def _chosen(word: str, features: Features, blocks: tuple[int, ...]) -> str:
+    """Return the likelihood that "auto" or "suited" chooses for a view with these features."""
+    if word == "suited" and measurement_of(features, blocks):
+        return SUITED[measurement_of(features, blocks)]
     within = 0 <= features.low.min() <= features.high.max() <= 1
     return "bernoulli" if within and features.share_a_scale() else "gaussian"
 
@@ -66,17 +73,24 @@ def check_views(who: str, likelihoods: Sequence[str], views: Views | StoredViews
             raise DataError(msg)
 
 
-def check_adjustable(who: str, likelihoods: Sequence[str], names: Sequence[str]) -> None:
-    """Raise `OptionError` for views from which the effects of covariates cannot be taken off."""
-    for name, likelihood in zip(names, likelihoods, strict=True):
+def adjustable(who: str, use: str, likelihoods: Sequence[str], names: Sequence[str]) -> list[bool]:
+    """Return from which views the effects of covariates are taken off.
+
+    Not from views that are decoded as they are encoded to zeros and ones or categories; a decoder can be told instead.
+    Raise `OptionError` where that is not so, or where what is decoded would keep the effects.
+    """
+    found = [use in ADJUSTS] * len(names)
+    for v, (name, likelihood) in enumerate(zip(names, likelihoods, strict=True)):
         kind = LIKELIHOODS[likelihood]
-        if kind.of_data or kind.scaling == "none":
+        if use == "adjust" and (kind.of_data or kind.scaling == "none"):
             msg = (
                 f"{who}: covariates are taken off scaled measurements, but view {name!r} has the likelihood "
-                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), or leave the "
-                "covariates out."
+                f"{likelihood!r}; give it likelihood='gaussian' (counts with standardize='counts'), let decoders be "
+                "told with covariate_use='both', or leave the covariates out."
             )
             raise OptionError(msg)
+        found[v] = found[v] and kind.scaling != "none"
+    return found
 
 
 def blocks_of_categories(views: Views | StoredViews, v: int) -> tuple[int, ...]:

@@ -38,12 +38,15 @@ class ACOVA(DeepClusterer):
         What a view's values are like: ``"gaussian"``, ``"gaussian_learned"``, ``"laplace"``, ``"student_t"``,
         ``"bernoulli"``, ``"categorical"``, ``"beta"``, ``"poisson"``, ``"negative_binomial"`` or
         ``"zero_inflated_negative_binomial"`` (paper: ``"gaussian"``). ``"auto"`` (robust) is ``"bernoulli"`` for
-        features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. Bernoulli and categorical
-        views are not standardised (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be
-        raw; their encoder sees what ``standardize="counts"`` makes of them.
-    correlation : "learned", "identity", float or array of shape (V, V)
-        The correlation of the views' errors: learned with everything else, none (the product of
-        experts), one constant for all pairs, or a matrix.
+        features of one kind in [0, 1], such as pixels or zeros and ones, else ``"gaussian"``. ``"suited"``
+        recognises counts, shares and categories, and gives them ``"negative_binomial"``, ``"beta"`` and
+        ``"categorical"``; other views get what ``"auto"`` chooses. Bernoulli and categorical views are not standardised
+        (Bernoulli values outside [0, 1] need `standardize="unit_view"`). Counts must be raw; their encoder sees what
+        ``standardize="counts"`` makes of them.
+    correlation : "learned", "low_rank", "identity", float or array of shape (V, V)
+        The correlation of the views' errors: learned with everything else, learned as what five common factors and an
+        error of each view's own make of it (for more than 50 views or so: 5·V numbers instead of V²/2), none (the
+        product of experts), one constant for all pairs, or a matrix.
     missing : {"precision", "marginal"}
         How an absent view leaves the fusion: the paper's masked precision, or the exact marginal.
     view_weights : {"agreement", "equal"}, sequence or dict of float, or None
@@ -102,6 +105,8 @@ class ACOVA(DeepClusterer):
         Fused latent mean of each training sample, as `transform` gives it.
     likelihoods_ : dict of str to str
         The likelihood of each view, by the view's name.
+    covariates_ : dict of str to tuple of str
+        The covariates of the fit by name: the levels of words, nothing for numbers; empty for a fit without.
     view_trust_ : array of shape (V,)
         How much each view was trusted, at most 1: its largest agreement with another view over that of the most
         trusted view, or what `view_weights` says.

@@ -16,15 +16,23 @@ from acova.base import RunFolderError
 from acova.base.seeds import draw_seed
 from acova.clustering.agreement import agreement_weights, view_agreement
 from acova.clustering.graphs import ViewGraph, combined_graph, neighbour_count, view_graphs, weighted_links
-from acova.clustering.numbering import ROUNDS, cluster_order, is_in_order, renumbered
+from acova.clustering.numbering import ROUNDS, is_in_order, order_after, renumbered
 from acova.clustering.spectral import spectral_clusters, spectral_embedding
 from acova.data import Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
 from acova.estimators._base import MultiViewClusterer, canonical_order
-from acova.estimators._checks import doubts_about_missingness
+from acova.estimators._checks import ChecksMixin, doubts_about_missingness
+from acova.estimators._comparison import ComparisonMixin
+from acova.estimators._explanation import ExplanationMixin
+from acova.estimators._growth import GrowthMixin
+from acova.estimators._imputation import ImputationMixin
+from acova.estimators._labels import doubts_about_labels, known_labels
 from acova.estimators._latent import LatentMixin, table_of_assignments
-from acova.estimators._outliers import OddnessMixin
+from acova.estimators._notebook import NotebookMixin
+from acova.estimators._outliers import GraphOutliersMixin, OutliersMixin
+from acova.estimators._refit import RefitMixin
+from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import per_view, scaling_kinds
 from acova.estimators.recipes import CLUSTERS_ONLY
 from acova.estimators.rules import COUNT, Rule, each_view, either
@@ -63,7 +71,20 @@ class _Placed:
         return labels
 
 
-class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
+class AgreementGraph(
+    GraphOutliersMixin,
+    OutliersMixin,
+    NotebookMixin,
+    ExplanationMixin,
+    ImputationMixin,
+    GrowthMixin,
+    ChecksMixin,
+    RefitMixin,
+    ComparisonMixin,
+    TreeMixin,
+    LatentMixin,
+    MultiViewClusterer,
+):
     """Spectral clustering of one neighbour graph whose views are weighed by how far they agree with each other.
 
     Every view links each sample to its nearest neighbours among the samples that have the view. A view is trusted as
@@ -181,7 +202,8 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
         X : list, dict, DataFrames, array or Views
             See `acova.Views.of`. A missing view is a row of NaN, or a sample absent from a DataFrame; NaN in single
             cells of a row are empty cells.
-        y : ignored
+        y : array or Series of int or str, optional
+            Labels of some of the samples, -1 for the others, which the clusters follow, as for `ACOVA`.
         observed : array of bool, shape (n_samples, V), optional
             False hides a view of a sample, whatever its cells hold.
         """
@@ -190,6 +212,9 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
         order = canonical_order(given.index)
         views = given.take(order)
         who = type(self).__name__
+        told = known_labels(who, y, given.index, self.n_clusters)
+        known = None if told is None else told.take(order)
+        self._classes = None if known is None else known.classes
         by_agreement = isinstance(self.view_weights, str) and self.view_weights == "agreement"
         if not by_agreement:
             self.view_trust_ = given_weights(who, self.view_weights, views.names)
@@ -205,7 +230,8 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
             if by_agreement:
                 self.view_trust_ = agreement_weights(self.view_agreement_, alone, views.observed, self.n_clusters)
             links = self._learn_graph(tables, views.observed)
-            found = spectral_clusters(links, self._embedding, self.n_clusters, self.seed_, self.n_init)
+            seeds = None if known is None else known.clusters
+            found = spectral_clusters(links, self._embedding, self.n_clusters, self.seed_, self.n_init, seeds)
             self._clusters = found.labels.astype(np.int64)
             self.history_ = pd.DataFrame([{"phase": "eigenvectors", "epoch": found.n_iter, "total": found.inertia}])
             if report is not None:
@@ -221,6 +247,7 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
         self.warnings_ = [
             *doubts_about_k_means([("eigenvectors", found)], self.n_clusters),
             *doubts_about(self.labels_, self.n_clusters, self.history_, self.probabilities_),
+            *doubts_about_labels(known, placed.labels),
             *influence.warnings,
             *doubts_about_missingness(self.summary_, self.view_names_, self.view_shift_, self.seed_),
         ]
@@ -281,7 +308,7 @@ class AgreementGraph(OddnessMixin, LatentMixin, MultiViewClusterer):
         """Place the training samples, with the clusters in the order of `cluster_order`."""
         placed = self._placed_by(weighted_links(self._graphs, self._observed, None, observed, self.view_trust_))
         for _ in range(ROUNDS):
-            order = cluster_order(placed.labels, self.n_clusters)
+            order = order_after(placed.labels, self.n_clusters, len(self._classes or ()))
             if is_in_order(order):
                 break
             self._clusters = renumbered(self._clusters, order).astype(np.int64)

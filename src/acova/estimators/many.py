@@ -16,6 +16,7 @@ from acova.estimators._resolution import identity_of, resolved_settings
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.job import Job, Settings
 from acova.training.method import Method
+from acova.training.phases import LEARNED_CORRELATIONS
 from acova.training.progress import progress_bar
 from acova.training.schedule import train_runs
 
@@ -187,6 +188,6 @@ def _kind(job: Job) -> Hashable:
 
 def _kind_of(method: Method, settings: Settings) -> Hashable:
     correlation = settings.get("correlation", None)
-    learned = isinstance(correlation, str) and correlation == "learned"
+    learned = correlation if isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS else ""
     values = {name: value for name, value in settings.values.items() if name not in _FREE}
     return settings.who, repr(method), learned, repr(sorted(values.items()))

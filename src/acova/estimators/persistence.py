@@ -32,9 +32,20 @@ if TYPE_CHECKING:
     from acova.estimators._deep import DeepClusterer
 
 _Model = TypeVar("_Model", bound="MultiViewClusterer")
-_FITTED = ("view_names_", "view_sizes_", "_columns", "provenance_", "empty_cells_", "cluster_names_")
+_FITTED = (
+    "view_names_",
+    "view_sizes_",
+    "_columns",
+    "provenance_",
+    "empty_cells_",
+    "cluster_names_",
+    "announced_",
+    "_classes",
+)
 _LATER: dict[str, Any] = {
     "cluster_names_": None,
+    "announced_": {},
+    "_classes": None,
     "warnings_": [],
     "empty_cells_": {},
     "cluster_numbers_": None,
@@ -48,6 +59,8 @@ _TYPES: dict[str, Any] = {
     "provenance_": dict[str, Any],
     "empty_cells_": dict[str, int],
     "cluster_names_": list[str] | None,
+    "announced_": dict[str, int | tuple[str, ...]],
+    "_classes": list[int | str] | None,
     "_likelihoods": tuple[str, ...],
     "seed_": int,
     "n_iter_": int,
@@ -65,6 +78,8 @@ _RENAMED = {"agreement_between_views_": "view_agreement_"}
 """Learned values that earlier versions called otherwise."""
 _NONE_MEANT: dict[tuple[str, str], Any] = {("AgreementGraph", "view_weights"): "agreement"}
 """What None stood for in earlier versions, by method and keyword."""
+_BEFORE = {"covariate_use": "adjust"}
+"""What earlier versions did in the place of settings that they had not."""
 _OLD_FORMAT = 3
 """The format in which lists stood for tuples and arrays, too."""
 _BROKEN = (AcovaError, ArithmeticError, AttributeError, LookupError, OSError, RecursionError, RuntimeError, TypeError)
@@ -130,7 +145,7 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     for (method, name), value in _NONE_MEANT.items():
         if config.estimator == method and name in kept and kept[name] is None:
             kept[name] = value
-    since = {name: value for name, value in OTHERWISE.items() if name in known and name not in params}
+    since = {name: value for name, value in (OTHERWISE | _BEFORE).items() if name in known and name not in params}
     model = cls.from_settings(**other_than_default({**since, **kept}, known))
     if "device" in params:
         model.set_params(device=device)
@@ -150,12 +165,13 @@ def _unpacked(cls: type[_Model], config: Config, tensors: Mapping[str, Tensor], 
     unit_rows, lengths = tuple(config.unit_rows or [False] * len(sizes)), tuple(config.row_lengths)
     totals = tuple(config.totals or [0.0] * len(sizes))
     effects: tuple[Any, ...] = ()
-    if config.covariates is not None:
+    use = model.get_settings().get("covariate_use", "adjust")
+    if config.covariates is not None and "effect.0" in tensors:
         count = config.covariates.n_encoded
         effects = tuple(array_of(tensors, f"effect.{v}", (count, size)) for v, size in enumerate(sizes))
     model.summary_ = _summary(tensors, sizes, model.n_clusters_)
     of_cells, of_covariates = _completions(model, tensors), (config.covariates, effects)
-    scaling = Scaling(centers, scales, unit_rows, limits, *of_cells, totals, *of_covariates, lengths)
+    scaling = Scaling(centers, scales, unit_rows, limits, *of_cells, totals, *of_covariates, lengths, use != "adjust")
     model._scaling = scaling.with_means(model.summary_.column_means)
     model.settings_ = _settings_of_fit(model, config)
     model._unpack(tensors, config.rest)
@@ -258,7 +274,7 @@ def pack_networks(model: "DeepClusterer") -> tuple[dict[str, Tensor], dict[str, 
         for name, value in network.state_dict().items()
     }
     tensors["orders"] = torch.from_numpy(ensemble.orders)
-    tensors |= model._packed_reference()
+    tensors |= model._packed_reference() | model._packed_usual()
     return tensors, {"reference": ensemble.reference}
 
 
@@ -288,16 +304,20 @@ def unpack_networks(model: "DeepClusterer", tensors: Mapping[str, Tensor], confi
         data,
         model._scaling.marks,
         blocks,
+        model._scaling.n_told,
     )
     networks: list[Any] = []
     for run in range(len(orders)):
-        network = job.network()
+        network: Any = job.network()
         prefix = f"{_PREFIX}{run}."
         weights = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        if "error_scale" in weights:  # which networks have after a view was removed
+            network.error_scale = torch.ones(len(model.view_sizes_), network.latent_dim)
         load_weights(network, weights)
         networks.append(network.to(resolve_device(model.device)))
     model._adopt(Ensemble(networks, orders, reference))
     model._unpack_reference(tensors)
+    model._unpack_usual(tensors)
 
 
 def _completion_tensors(model: "MultiViewClusterer") -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from acova.base.errors import check_choice, check_number
 from acova.base.seeds import check_seed
 from acova.engine.runtime import PRECISIONS
 from acova.training.correlation_starts import CORRELATION_STARTS
+from acova.training.phases import LEARNED_CORRELATIONS
 from acova.training.starts import STARTS
 
 __all__ = [
@@ -120,9 +121,10 @@ RULES: Mapping[str, Rule] = {
     "reconstruction_scale": optional(POSITIVE, False),
     "neighbor_weight": either(("auto",), SHARE, "a number from 0 to 1"),
     "hidden": widths(),
-    "correlation": either(("learned", "identity"), anything, _MATRIX),
+    "correlation": either((*LEARNED_CORRELATIONS, "identity"), anything, _MATRIX),
     "correlation_start": either(CORRELATION_STARTS, anything, _MATRIX),
     "missing": word("precision", "marginal"),
+    "covariate_use": word("both", "adjust", "decode", "encode"),
     "precision": word(*PRECISIONS),
     "cluster_start": word(*STARTS),
     "final_clusters": word("graph", "mixture"),

@@ -14,6 +14,7 @@ from acova.engine.runtime import computation
 from acova.estimators._base import canonical_order
 from acova.estimators._validation import scaling_kinds
 from acova.training.completions import with_completions
+from acova.training.covariate_effects import with_covariates
 from acova.training.extremes import learn_scaling, scaled
 from acova.training.influence import spread_samples
 
@@ -90,7 +91,7 @@ def select_n_clusters(
     census.check(_WHO, views)
     scaling = learn_scaling(views, scaling_kinds(_WHO, standardize, views))
     if isinstance(views, Views):
-        scaling = scaling.adjusted(views)
+        scaling = with_covariates(scaling, views)
     which = [bool(counts.any()) for counts in census.empty]
     if any(which):
         scaling = with_completions(scaling, views, which, factors=True, marks=False)

@@ -6,9 +6,15 @@ definite for every value of the parameter: there is nothing to repair after an o
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+_TURNS = 50
+"""Turns of estimating factors and communalities."""
+_LEAST_OWN = 0.01
+"""Least share of a view's error that is its own, in `low_rank_loadings`."""
 
 
 def correlation_matrix(parameter: Tensor) -> Tensor:
@@ -84,6 +90,112 @@ def distance_to_identity(correlation: Tensor) -> Tensor:
     Tensor of shape (...)
     """
     return correlation.tril(-1).square().sum((-2, -1)).mul(2.0).sqrt()
+
+
+def low_rank_correlation(loadings: Tensor) -> Tensor:
+    """Map loadings on common factors to a correlation matrix: low rank plus a diagonal.
+
+    The error of view v is ``loadings[v] @ factors`` plus an error of its own, all of variance 1, and then scaled to
+    variance 1. So the matrix is positive definite for every value of the V·F loadings.
+
+    Parameters
+    ----------
+    loadings : Tensor of shape (..., V, F)
+
+    Returns
+    -------
+    Tensor of shape (..., V, V)
+        R with R_ij = λ_i·λ_j / sqrt((1 + |λ_i|²)(1 + |λ_j|²)) beside a diagonal of ones.
+    """
+    shares = loadings / (1 + loadings.square().sum(-1, keepdim=True)).sqrt()
+    common = shares @ shares.mT
+    own = 1 - shares.square().sum(-1)
+    matrix: Tensor = common + torch.diag_embed(own)
+    return matrix
+
+
+def low_rank_loadings(correlation: Tensor, n_factors: int) -> Tensor:
+    """Return loadings whose `low_rank_correlation` is close to a matrix: its principal factors.
+
+    Communalities are estimated in turn with the factors. Of a matrix that is low rank plus a diagonal it is the
+    inverse, up to a rotation of the factors.
+
+    Parameters
+    ----------
+    correlation : Tensor of shape (..., V, V)
+    n_factors : int
+
+    Returns
+    -------
+    Tensor of shape (..., V, n_factors)
+    """
+    count = min(n_factors, correlation.shape[-1])
+    own = 1 / torch.linalg.inv(correlation).diagonal(dim1=-2, dim2=-1)
+    for _ in range(_TURNS):
+        values, vectors = torch.linalg.eigh(correlation - torch.diag_embed(own))
+        factors = vectors[..., -count:] * values[..., -count:].clamp(min=0).sqrt().unsqueeze(-2)
+        own = (1 - factors.square().sum(-1)).clamp(min=_LEAST_OWN)
+    loadings = factors / own.sqrt().unsqueeze(-1)
+    return torch.nn.functional.pad(loadings, (0, n_factors - count))
+
+
+def remaining_correlation(correlation: Tensor, kept: Sequence[int], missing: str) -> tuple[Tensor, Tensor]:
+    """Return R of some of the views, and the factors of their errors' standard deviations, for good without the others.
+
+    The fusion of samples that lack the other views is then what it was. In the ``"marginal"`` form the matrix is a
+    block of R, and the factors are 1. In the ``"precision"`` form the block of R⁻¹ stays, so the errors have the
+    covariance that is its inverse: that of the errors *given* those of the views that are gone. Its diagonal is at most
+    1, and its roots are the factors.
+
+    Parameters
+    ----------
+    correlation : Tensor of shape (..., V, V)
+    kept : sequence of W int
+    missing : {"precision", "marginal"}
+        As for `fuse`.
+
+    Returns
+    -------
+    matrix : Tensor of shape (..., W, W)
+    factors : Tensor of shape (..., W)
+    """
+
+    def block(matrix: Tensor) -> Tensor:
+        return matrix[..., list(kept), :][..., list(kept)]
+
+    if missing == "marginal":
+        matrix = block(correlation)
+        return matrix, torch.ones_like(matrix.diagonal(dim1=-2, dim2=-1))
+    covariance = torch.linalg.inv(block(torch.linalg.inv(correlation)))
+    factors = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    matrix = covariance / (factors.unsqueeze(-1) * factors.unsqueeze(-2))
+    return (matrix + matrix.mT) / 2, factors
+
+
+def remaining_loadings(loadings: Tensor, kept: Sequence[int], missing: str) -> Tensor:
+    """Return loadings of the matrix of `remaining_correlation`, which stays low rank plus a diagonal.
+
+    In the ``"precision"`` form the factors have the covariance that is theirs given the errors of the views that are
+    gone; its root goes into the loadings.
+
+    Parameters
+    ----------
+    loadings : Tensor of shape (..., V, F)
+    kept : sequence of W int
+    missing : {"precision", "marginal"}
+
+    Returns
+    -------
+    Tensor of shape (..., W, F)
+    """
+    rest = loadings[..., list(kept), :]
+    if missing == "marginal":
+        return rest
+    gone = [v for v in range(loadings.shape[-2]) if v not in kept]
+    lost = loadings[..., gone, :]
+    identity = torch.eye(loadings.shape[-1], dtype=loadings.dtype, device=loadings.device)
+    remaining: Tensor = rest @ torch.linalg.cholesky(torch.linalg.inv(identity + lost.mT @ lost))
+    return remaining
 
 
 def _n_views(entries: int) -> int:

@@ -12,6 +12,9 @@ from torch.nn.functional import softplus
 
 from acova.functional.gaussian import kl_diagonal, log_density
 
+NEVER = -1e4
+"""Logarithm of what is no probability at all; finite, so that it times zero is zero."""
+
 
 def mixture_scale(parameter: Tensor, floor: float = 1e-3) -> Tensor:
     """Map a free parameter to standard deviations above `floor`: ``floor + softplus(parameter)``."""
@@ -107,6 +110,25 @@ def optimal_log_responsibilities(
     """
     divergences = kl_diagonal(mean.unsqueeze(-2), variance.unsqueeze(-2), means, variances)
     return torch.log_softmax(log_weights - divergences, dim=-1)
+
+
+def known_log_responsibilities(log_resp: Tensor, labels: Tensor) -> Tensor:
+    """Return log responsibilities in which samples of a known cluster have that one alone.
+
+    Parameters
+    ----------
+    log_resp : Tensor of shape (..., K)
+    labels : Tensor of int, shape (...)
+        The cluster, or -1 where it is not known.
+
+    Returns
+    -------
+    Tensor of shape (..., K)
+        0 for the known cluster and `NEVER` for the others, whose exponential is zero, or what was given.
+    """
+    labels = labels.unsqueeze(-1)
+    own = torch.arange(log_resp.shape[-1], device=labels.device) == labels
+    return torch.where(labels < 0, log_resp, torch.zeros_like(log_resp).masked_fill(~own, NEVER))
 
 
 def expected_kl_to_components(

@@ -20,7 +20,10 @@ from acova.functional import (
     fuse_constant,
     fuse_whitened,
     kl_diagonal,
+    known_log_responsibilities,
     log_constant,
+    low_rank_correlation,
+    low_rank_loadings,
     mixture_of_experts,
     objective_parts,
     optimal_log_responsibilities,
@@ -39,6 +42,8 @@ from acova.networks.likelihoods import LIKELIHOODS, Likelihood
 from acova.networks.mixture_prior import MixturePrior
 from acova.networks.perceptrons import Perceptrons, decode_wanted, encode_observed
 
+_SPREAD_OF_LOADINGS = 0.1
+"""Standard deviation of what is added to the loadings that learning starts from."""
 FUSIONS = ("correlated", "constant", "product", "mixture", "weighted")
 
 
@@ -62,6 +67,9 @@ class MultiViewVAE(ClusteringNetwork):
         The start of the learned matrix, or the matrix itself when it is not learned; or one matrix for each of G
         stretches of the latent dimensions.
     learn_correlation : bool
+    n_factors : int
+        What is learned of the matrix: 0 for a triangle of V(V+1)/2 numbers, or the views' loadings on so many common
+        factors, see `low_rank_correlation`.
     missing : {"precision", "marginal"}
     min_std : float
         Floor of the encoders' standard deviations.
@@ -79,6 +87,11 @@ class MultiViewVAE(ClusteringNetwork):
     marks : sequence of bool, optional
         The views whose tensors (N, 2P_v) hold, after the values, 1 where a cell is empty and 0 elsewhere. The encoder
         takes both; empty cells are not reconstructed.
+    n_covariates : int
+        How many numbers the tensor of every view ends with that tell a sample's covariates. The decoders take them
+        beside the latent vector.
+    encodes_covariates : bool
+        Whether the encoders take them, too.
     generator : torch.Generator, optional
         Draws the initial weights (default: torch's global generator).
     """
@@ -87,6 +100,8 @@ class MultiViewVAE(ClusteringNetwork):
     alpha: Tensor
     elbo_weight: Tensor
     reconstruction_weights: Tensor
+    error_scale: Tensor | None
+    """(V, D) factors of the encoders' standard deviations, where views were removed from a trained network."""
 
     def __init__(
         self,
@@ -100,6 +115,7 @@ class MultiViewVAE(ClusteringNetwork):
         alpha: float,
         correlation: Tensor,
         learn_correlation: bool = True,
+        n_factors: int = 0,
         missing: Missing = "precision",
         min_std: float = 1e-4,
         assignment: str = "draw",
@@ -108,9 +124,12 @@ class MultiViewVAE(ClusteringNetwork):
         elbo_weight: float = 1.0,
         temperature: float = 1.0,
         marks: Sequence[bool] = (),
+        n_covariates: int = 0,
+        encodes_covariates: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.n_covariates, self.encodes_covariates = n_covariates, encodes_covariates
         self.temperature = float(temperature)
         self.fusion = fusion
         self.assignment = assignment
@@ -124,20 +143,29 @@ class MultiViewVAE(ClusteringNetwork):
         sizes = list(view_sizes)
         self.view_sizes, self.marks = tuple(sizes), tuple(marks) or (False,) * len(sizes)
         marked = [size if has_marks else 0 for size, has_marks in zip(sizes, self.marks, strict=True)]
-        inputs = [size + more for size, more in zip(sizes, marked, strict=True)]
+        silent = [more + (n_covariates if encodes_covariates else 0) for more in marked]
+        inputs = [size + more for size, more in zip(sizes, silent, strict=True)]
         weights = torch.tensor(reconstruction_weights or [1.0] * len(sizes), dtype=torch.float32)
         self.register_buffer("reconstruction_weights", weights)
-        # An encoder starts as one that takes completed views for observed ones, and learns what the marks mean.
+        # An encoder starts as one that takes completed views for observed ones, and learns what marks and covariates
+        # mean.
         self.encoders = Perceptrons(
-            [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=marked, generator=generator
+            [inputs, *map(int, hidden), 2 * latent_dim], len(sizes), silent=silent, generator=generator
         )
         ends = [density.widths * size for density, size in zip(self.view_likelihoods, sizes, strict=True)]
-        self.decoders = Perceptrons([latent_dim, *map(int, reversed(hidden)), ends], len(sizes), generator=generator)
+        self.decoders = Perceptrons(
+            [latent_dim + n_covariates, *map(int, reversed(hidden)), ends], len(sizes), generator=generator
+        )
         self.prior = self._new_prior(n_clusters, latent_dim)
+        self.register_buffer("error_scale", None)
         self._one_matrix = fusion == "correlated" and correlation.ndim == 2
         correlation = correlation.to(torch.float64)
+        self.n_factors = n_factors
         if learn_correlation:
-            self.correlation_parameter = nn.Parameter(correlation_parameter(correlation).to(torch.float32))
+            start = self._parameter_of(correlation).to(torch.float32)
+            # Where all loadings are 0, no gradient leads away.
+            start = start + _SPREAD_OF_LOADINGS * torch.randn(start.shape, generator=generator) if n_factors else start
+            self.correlation_parameter = nn.Parameter(start)
         else:
             self.register_buffer("correlation_value", correlation)
         if fusion == "weighted":
@@ -172,21 +200,35 @@ class MultiViewVAE(ClusteringNetwork):
         if not self.learns_correlation:
             return self.correlation_value
         parameter = self.correlation_parameter
-        return correlation_matrix(parameter if parameter.device.type == "mps" else parameter.double())
+        wide = parameter if parameter.device.type == "mps" else parameter.double()
+        return low_rank_correlation(wide) if self.n_factors else correlation_matrix(wide)
 
     @torch.no_grad()
     def set_correlation(self, correlation: Tensor) -> None:
         """Restart the learned matrix, or each of them, from the given one."""
-        self.correlation_parameter.copy_(correlation_parameter(correlation.to(torch.float64)))
+        self.correlation_parameter.copy_(self._parameter_of(correlation.to(torch.float64)))
+
+    def _parameter_of(self, correlation: Tensor) -> Tensor:
+        """Return the free parameter of a matrix, or of the nearest one there is."""
+        if self.n_factors:
+            return low_rank_loadings(correlation, self.n_factors)
+        return correlation_parameter(correlation)
 
     def encode(self, views: Sequence[Tensor], observed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the views' means and standard deviations, each (N, V, D); hidden entries mean nothing."""
         mean, scale = self._estimates(views, observed).chunk(2, dim=-1)
-        return mean, self.min_std + softplus(scale)
+        std = self.min_std + softplus(scale)
+        return mean, std if self.error_scale is None else std * self.error_scale
 
     def _estimates(self, views: Sequence[Tensor], observed: Tensor) -> Tensor:
         """Return what the encoders say, (N, V, 2D)."""
+        if self.n_covariates and not self.encodes_covariates:
+            views = [view[..., : -self.n_covariates] for view in views]
         return encode_observed(self.encoders, views, observed, mapped=self.mapped)
+
+    def covariates_in(self, views: Sequence[Tensor]) -> Tensor | None:
+        """Return what the views' tensors tell of the samples' covariates, (N, n_covariates), if they tell any."""
+        return views[0][..., -self.n_covariates :] if self.n_covariates else None
 
     def fuse(self, mean: Tensor, std: Tensor, observed: Tensor) -> Fused:
         """Fuse the observed views' estimates."""
@@ -216,12 +258,21 @@ class MultiViewVAE(ClusteringNetwork):
         """Return the fused posterior of each sample."""
         return self.fuse(*self.encode(views, observed), observed)
 
-    def decode(self, latents: Sequence[Tensor], wanted: Tensor) -> list[Tensor]:
+    def decode(self, latents: Sequence[Tensor], wanted: Tensor, covariates: Tensor | None = None) -> list[Tensor]:
         """Return what the decoders say of each view's latents (N, D), where wanted (N, V); other rows mean nothing.
 
         `view_likelihoods` make means, quantiles and draws of it. For most of them it is a number per feature (N, P_v).
+        Covariates (N, n_covariates) are those of `covariates_in`; without them, every sample has their mean.
         """
-        return decode_wanted(self.decoders, latents, wanted, mapped=self.mapped)
+        return decode_wanted(self.decoders, self._told(latents, covariates), wanted, mapped=self.mapped)
+
+    def _told(self, latents: Sequence[Tensor], covariates: Tensor | None) -> Sequence[Tensor]:
+        """Return what the decoders take: latents (N, D), and behind them the covariates."""
+        if not self.n_covariates:
+            return latents
+        if covariates is None:
+            covariates = latents[0].new_zeros(*latents[0].shape[:-1], self.n_covariates)
+        return [torch.cat([latent, covariates.to(latent.dtype)], -1) for latent in latents]
 
     def objective(self, batch: Batch, noise: Tensor, *, fill_weight: float = 0.0) -> ObjectiveParts:
         """Return the parts of the objective per sample.
@@ -275,6 +326,8 @@ class MultiViewVAE(ClusteringNetwork):
         else:
             assigned = reparameterise(fused.mean, fused.variance, noise[:, 1])
             log_resp = self._log_responsibilities(assigned)
+        if batch.labels:
+            log_resp = known_log_responsibilities(log_resp, batch.labels[0])
         kernels.wait_for(decoding)
         parts = objective_parts(reconstruction, observed, estimates, fused, log_resp, prior)
         return parts, {"floored": self._floored(estimates[1], observed), "clusters": log_resp.detach().exp()}
@@ -298,9 +351,9 @@ class MultiViewVAE(ClusteringNetwork):
 
     def _cells(self, views: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the values of the views (N, P_v), and which of them are empty cells; None where none is marked."""
-        parts = list(zip(views, self.view_sizes, self.marks, strict=True))
-        values = [view[..., :size] if marked else view for view, size, marked in parts]
-        return values, [view[..., size:] > 0 if marked else None for view, size, marked in parts]
+        parts, more = list(zip(views, self.view_sizes, self.marks, strict=True)), self.n_covariates > 0
+        values = [view[..., :size] if marked or more else view for view, size, marked in parts]
+        return values, [view[..., size : 2 * size] > 0 if marked else None for view, size, marked in parts]
 
     def targets(self, batch: Batch, known: Tensor) -> tuple[Sequence[Tensor], list[Tensor]]:
         """Return what views are decoded to, (N, P_v), and which cells (N, P_v) of the known rows (N, V) are known."""
@@ -313,10 +366,14 @@ class MultiViewVAE(ClusteringNetwork):
         """Return how far views are from what a latent (N, D) is decoded to, summed with their shares (N, V); (N,)."""
         values, empty = self._cells(batch.views)
         targets = batch.targets or values
-        latents = [latent] * len(targets)
+        covariates = self.covariates_in(batch.views)
+        latents = list(self._told([latent], covariates)) * len(targets)
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
-        outputs = self.decoders.whole(latents, together=True) if whole else self.decode(latents, shares > 0)
+        if whole:
+            outputs = self.decoders.whole(latents, together=True)
+        else:
+            outputs = decode_wanted(self.decoders, latents, shares > 0, mapped=self.mapped)
         if self._have_kernels:
             return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
         of_views = zip(self.view_likelihoods, targets, outputs, self.targets(batch, shares > 0)[1], strict=True)
@@ -354,8 +411,8 @@ class MultiViewVAE(ClusteringNetwork):
 
         It is the squared error, but for likelihoods whose outputs are not in the units of what is encoded.
         """
-        views, observed, _ = batch
-        outputs = self.decode(self.codes(views, observed).unbind(1), observed)
+        views, observed = batch.views, batch.observed
+        outputs = self.decode(self.codes(views, observed).unbind(1), observed, self.covariates_in(views))
         targets, cells = self.targets(batch, observed)
         errors = []
         for v, (view, empty) in enumerate(zip(*self._cells(views), strict=True)):

@@ -1,6 +1,6 @@
 """By what the samples of the map can be coloured: covariates of the user, and features of the data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from acova.base import DataError
+from acova.base import DataError, OptionError
 from acova.base.errors import near_miss
 from acova.data import StoredViews, Views
 from acova.report.profiles import cluster_profiles
@@ -42,6 +42,19 @@ def check_covariates(model: Any, covariates: Any) -> dict[str, pd.Series]:
         raise DataError(msg)
     table = table.reindex(samples)
     return {str(name): table.iloc[:, place] for place, name in enumerate(table.columns)}
+
+
+def check_survival(given: Sequence[str], time: str | None, event: str | None) -> None:
+    """Raise `OptionError` where `time` and `event` are not both names of given covariates."""
+    for option, name in (("time", time), ("event", event)):
+        if name in given or (time is None and event is None):
+            continue
+        if name is None:
+            msg = f"report: {option} is missing; name the covariates of both, time and event, or neither."
+        else:
+            known = ", ".join(map(repr, given)) or "none were given"
+            msg = f"report: {option} must name one of the covariates ({known}); got {name!r}.{near_miss(name, given)}"
+        raise OptionError(msg)
 
 
 def _framed(model: Any, covariates: Any) -> pd.DataFrame:

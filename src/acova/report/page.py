@@ -19,7 +19,7 @@ from acova.base.outputs import check_output, new_file
 from acova.console import count
 from acova.plots import MAPS, PALETTE
 from acova.report.comparison import check_comparable
-from acova.report.covariates import check_covariates, colour_columns, top_features
+from acova.report.covariates import check_covariates, check_survival, colour_columns, top_features
 from acova.report.exports import as_json
 from acova.report.numbers import fixed, listed, number, percent
 from acova.report.result import Result
@@ -89,6 +89,8 @@ def make_result(
     covariates: Any = None,
     compare: Any = None,
     compare_name: str = "the other run",
+    time: str | None = None,
+    event: str | None = None,
 ) -> Result:
     """Check a model and what its report should show besides.
 
@@ -107,6 +109,8 @@ def make_result(
         Another result of the same samples.
     compare_name : str
         What the page calls it.
+    time, event : str, optional
+        The covariates that say how long samples survived, and whether the event came: the page compares survival.
     """
     check_is_fitted(model, "labels_")
     check_choice("report", "method", method, MAPS)
@@ -114,9 +118,11 @@ def make_result(
         check_is_fitted(compare, "labels_")
         check_comparable(model, compare)
     columns: dict[str, Any] = dict(check_covariates(model, covariates))
+    given = tuple(columns)
+    check_survival(given, time, event)
     if views is not None:
         columns |= top_features(model, views, observed)
-    return Result(model, method, columns, compare, compare_name)
+    return Result(model, method, columns, compare, compare_name, given, time, event)
 
 
 def page_of(result: Result) -> str:

@@ -1,6 +1,6 @@
 """The result that a report is about, with what several sections need of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,6 +32,10 @@ class Result:
         Another result of the same samples, to compare with.
     other_name : str
         What the report calls it.
+    given : tuple of str
+        The covariates that were given, and are no features of the views.
+    time, event : str, optional
+        Those of them that say how long samples survived.
     """
 
     model: Any
@@ -39,6 +43,14 @@ class Result:
     covariates: Mapping[str, pd.Series] = field(default_factory=dict)
     other: Any = None
     other_name: str = "the other run"
+    given: tuple[str, ...] = ()
+    time: str | None = None
+    event: str | None = None
+
+    def frame(self, names: Sequence[str]) -> pd.DataFrame:
+        """Return some covariates under the samples' names; infinite numbers are left out."""
+        columns = {name: self.covariates[name].to_numpy() for name in names}
+        return pd.DataFrame(columns, index=self.model.index_).replace([np.inf, -np.inf], np.nan)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:

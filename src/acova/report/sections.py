@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from acova.estimators._checks import missingness_words
 from acova.estimators._settings import plain, setting_parameters
 from acova.plots import CONFIDENCE_EDGES, MissingDisplay, ViewWeightDisplay
 from acova.report.clusters import cluster_cards
 from acova.report.comparison import compare_results
+from acova.report.outside import associations
 from acova.report.result import Result
+from acova.report.survival import survival_by_cluster
 from acova.report.svg import convergence_chart
+from acova.report.tree import cluster_tree
 from acova.report.trust import find_doubts
 from acova.report.words import correlation_words, training_checks
 
 _MAX_PATTERNS = 15
+_MAX_LEVELS = 6
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,13 @@ def _views(result: Result) -> dict[str, Any]:
         cells = max(view["count"] * view["features"], 1)
         view |= {"likelihood": kinds.get(view["name"], "").replace("_", " ")}
         view |= {"empty": empty, "empty_share": empty / cells}
-    return {"views": views, "missing": _patterns(model), "missingness": missingness_words(model)}
+    covariates = {
+        name: f"{name} ({', '.join(levels[:_MAX_LEVELS])}{', …' if len(levels) > _MAX_LEVELS else ''})"
+        if levels
+        else name
+        for name, levels in getattr(model, "covariates_", {}).items()
+    }
+    return {"views": views, "covariates": list(covariates.values()), "missing": _patterns(model)}
 
 
 def _patterns(model: Any) -> dict[str, Any]:
@@ -187,8 +196,11 @@ SECTIONS = (
     Section("trust", "What to be careful about", "Caution", _trust),
     Section("map", "The clusters", "Clusters", _map),
     Section("clusters", "One card for each cluster", "Cards", _clusters),
+    Section("tree", "Which clusters are alike", "Tree", cluster_tree),
     Section("comparison", "Compared with another run", "Comparison", _comparison),
     Section("data", "The data", "Data", _views),
+    Section("outside", "What the clusters go with", "Associations", associations),
+    Section("survival", "Survival by cluster", "Survival", survival_by_cluster),
     Section("influence", "What the clusters owe to each view", "Influence of views", _influence),
     Section("weights", "View weights by cluster", "View weights", _weights),
     Section("correlation", "Correlation of the views' errors", "Correlation", _correlation),

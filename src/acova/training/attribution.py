@@ -68,7 +68,7 @@ def attribute(ensemble: Ensemble, batch: Batch, baseline: Sequence[Tensor]) -> A
     ensemble : Ensemble
     batch : Batch
         Scaled samples.
-    baseline : sequence of V tensors of shape (P_v,)
+    baseline : sequence of V tensors of shape (P_v,) or (n, P_v)
         The scaled features' means.
     """
     observed = batch.observed

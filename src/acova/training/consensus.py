@@ -78,7 +78,7 @@ def overlaps(chunks: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
     return np.asarray(total).reshape(n_runs, n_clusters, n_runs, n_clusters).transpose(0, 2, 1, 3)
 
 
-def match_runs(overlap: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
+def match_runs(overlap: NDArray[np.float64], n_classes: int = 0) -> tuple[int, NDArray[np.int64]]:
     """Return the run that agrees most with all others, and every run's clusters in the order of that one's.
 
     Runs are first matched to that run by the Hungarian method, then each to the sum of the others until none changes.
@@ -87,6 +87,8 @@ def match_runs(overlap: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
     ----------
     overlap : array of shape (R, R, K, K)
         See `overlaps`.
+    n_classes : int
+        The first clusters, those of known classes, are the same in all runs.
 
     Returns
     -------
@@ -94,6 +96,10 @@ def match_runs(overlap: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
     orders : array of shape (R, K)
     """
     runs = range(len(overlap))
+    if n_classes:  # more than all samples can outweigh
+        same = np.arange(n_classes)
+        overlap = overlap.copy()
+        overlap[:, :, same, same] += 1 + overlap[0, 0].sum()
     pairs = [[_matched(overlap[r, s]) for s in runs] for r in runs]
     shared = np.array([[_shared(overlap[r, s], pairs[r][s]) for s in runs] for r in runs])
     totals = shared.sum(axis=1)

@@ -17,14 +17,28 @@ _NOTHING = float(np.finfo(np.float32).tiny)
 """The cost of a view in which nothing varies."""
 
 
-def blind_costs(moments: Sequence[Moments], likelihoods: Sequence[str]) -> Any:
+def blind_costs(
+    moments: Sequence[Moments], likelihoods: Sequence[str], shares: NDArray[np.float64] | float = 1.0
+) -> Any:
     """Return what reconstructing each view by the means of its features costs, (V,).
 
     Squared and absolute errors cost what they sum up to. Of errors in nats it is what exceeds those of a perfect
-    reconstruction: half a nat per feature where a spread is learned.
+    reconstruction: half a nat per feature where a spread is learned. `shares` are those of the cells that are there:
+    empty ones cost nothing.
     """
     pairs = zip(likelihoods, moments, strict=True)
-    return np.maximum([LIKELIHOODS[name].blind_cost(*of_view) for name, of_view in pairs], _NOTHING)
+    return np.maximum(
+        [LIKELIHOODS[name].blind_cost(*of_view) for name, of_view in pairs] * np.asarray(shares), _NOTHING
+    )
+
+
+def shares_of_cells(views: Views | StoredViews) -> NDArray[np.float64]:
+    """Return the share of cells in observed rows that are not empty, (V,); of views on disk it is taken to be 1."""
+    if isinstance(views, StoredViews):
+        return np.ones(views.n_views)
+    seen = views.observed.sum(axis=0)
+    counts = [0 if empty is None else int(empty.sum()) for empty in views.empty]
+    return np.asarray(1.0 - np.array(counts) / np.maximum(seen * np.array(views.sizes), 1))
 
 
 def target_moments(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -69,12 +69,13 @@ def decode(ensemble: Ensemble, likelihoods: Sequence[str], batch: Batch, streams
     latents = []
     wide = wide_type(batch.observed.device)
     count = 2 * _PAIRS * len(ensemble.networks)
-    for run, network in enumerate(ensemble.networks):
+    for run, network in enumerate(cast("Sequence[MultiViewVAE]", ensemble.networks)):
         posterior = network.posterior(batch.views, batch.observed)
         latents.append(posterior.mean.cpu().numpy())
         noise = streams.numpy("posterior", run).standard_normal((_PAIRS, network.latent_dim)).astype(np.float32)
         for draw in torch.from_numpy(np.concatenate([noise, -noise])).to(posterior.mean.device):
-            outputs = decode_latent(network, reparameterise(posterior.mean, posterior.variance, draw), likelihoods)
+            latent = reparameterise(posterior.mean, posterior.variance, draw)
+            outputs = decode_latent(network, latent, likelihoods, network.covariates_in(batch.views))
             means = [output.to(wide) for output in outputs]
             sums = [total + mean for total, mean in zip(sums, means, strict=True)] if sums else means
             new = [mean.square() for mean in means]
@@ -92,10 +93,12 @@ def wide_type(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def decode_latent(network: Any, latent: Tensor, likelihoods: Sequence[str]) -> list[Tensor]:
-    """Return the mean of every view (N, P_v) given latent vectors (N, D), in scaled units."""
+def decode_latent(
+    network: Any, latent: Tensor, likelihoods: Sequence[str], covariates: Tensor | None = None
+) -> list[Tensor]:
+    """Return the mean of every view (N, P_v) given latent vectors (N, D) and covariates, in scaled units."""
     everything = torch.ones(len(latent), len(likelihoods), dtype=torch.bool, device=latent.device)
-    outputs = network.decode([latent] * len(likelihoods), everything)
+    outputs = network.decode([latent] * len(likelihoods), everything, covariates)
     return [mean_of(output, likelihood) for output, likelihood in zip(outputs, likelihoods, strict=True)]
 
 

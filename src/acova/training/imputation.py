@@ -97,12 +97,14 @@ def conformal_quantiles(normalised: NDArray[np.float64], weights: NDArray[np.flo
     A new entry is one more among the held-out ones, anywhere in their order; so quantiles above the middle are looked
     for among n + 1 entries of which one is larger than all, and those below the middle likewise. Few entries are
     taken with both signs: the interval between two opposite levels is then that of the absolute errors, for which one
-    more entry counts once instead of twice.
+    more entry counts once instead of twice. All features are then taken together, and one more entry counts as much as
+    its features err alike: cells that err each for itself are many more than there are entries.
     """
     n_rows, width = normalised.shape
     mass = np.where(np.isnan(normalised), 0.0, weights[:, None])
     extra = weights.mean()
     if n_rows < _OWN_QUANTILES:
+        extra *= _likeness(normalised)
         mass = np.concatenate([mass, mass]).reshape(-1, 1) / (2 * width)
         normalised = np.concatenate([normalised, -normalised]).reshape(-1, 1)
         extra /= 2
@@ -119,6 +121,15 @@ def conformal_quantiles(normalised: NDArray[np.float64], weights: NDArray[np.flo
             at = np.maximum((above >= 1 - level - 1e-12).sum(axis=0) - 1, 0)
         quantiles[place] = np.take_along_axis(ordered, at[None], axis=0)[0]
     return np.nan_to_num(quantiles)
+
+
+def _likeness(normalised: NDArray[np.float64]) -> float:
+    """Return how far the cells of an entry err alike: 1 if all by the same amount, one over their number if apart."""
+    sizes = np.abs(normalised[~np.isnan(normalised).all(axis=1)])
+    cells, width = float(np.nanvar(sizes)), sizes.shape[1]
+    if not cells > 0:
+        return 1.0
+    return float(np.clip(np.nanmean(sizes, axis=1).var() / cells, 1 / width, 1.0))
 
 
 @dataclass(frozen=True)

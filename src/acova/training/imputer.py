@@ -38,6 +38,8 @@ class Reference:
     checks : list of V Check
     lowest : array of shape (V,)
         The least value that a view can have, in the units of the data: 0, or minus infinity.
+    told : array of shape (N, C)
+        What the network is told of the samples' covariates.
     """
 
     views: list[NDArray[np.float32]]
@@ -45,10 +47,11 @@ class Reference:
     errors: list[Errors]
     checks: list[Check]
     lowest: NDArray[np.float64]
+    told: NDArray[np.float32]
 
     def packed(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays by name."""
-        arrays: dict[str, NDArray[Any]] = {"observed": self.observed, "lowest": self.lowest}
+        arrays: dict[str, NDArray[Any]] = {"observed": self.observed, "lowest": self.lowest, "told": self.told}
         for v, (view, errors, check) in enumerate(zip(self.views, self.errors, self.checks, strict=True)):
             parts = {**vars(errors), **vars(check), "view": view}
             arrays |= {f"{v}.{name}": np.asarray(part, getattr(part, "dtype", float)) for name, part in parts.items()}
@@ -67,7 +70,10 @@ class Reference:
             errors.append(Errors(weights, read("residual", (size,)), widest, spread))
             squares, baseline = read("squared_error", (size,)), read("baseline", (size,))
             checks.append(Check(squares, baseline, read("inside", (len(NOMINAL), size)), int(read("n_entries", ()))))
-        return cls(views, observed, errors, checks, array_of(tensors, "lowest", (len(sizes),)))
+        told = np.zeros((len(observed), 0), dtype=np.float32)
+        if "told" in tensors:  # which earlier versions did not keep
+            told = array_of(tensors, "told", (len(observed), -1))
+        return cls(views, observed, errors, checks, array_of(tensors, "lowest", (len(sizes),)), told)
 
 
 class Imputer:
@@ -93,13 +99,13 @@ class Imputer:
             found.append(np.where(missing, np.float32(np.nan), array) if missing.any() else array)
         return found
 
-    def decode(self, views: Sequence[Array], observed: NDArray[np.bool_]) -> Decoded:
-        """Decode samples that are given as scaled views."""
+    def decode(self, views: Sequence[Array], observed: NDArray[np.bool_], told: NDArray[np.float32]) -> Decoded:
+        """Decode samples that are given as scaled views, with what the network is told of their covariates."""
         device = device_of(self.ensemble.network)
         parts = []
         for start in range(0, len(observed), CHUNK):
             rows = slice(start, start + CHUNK)
-            arrays = self.scaling.with_marks([view[rows] for view in views], observed[rows])
+            arrays = self.scaling.with_marks([view[rows] for view in views], observed[rows], told[rows])
             tensors = [torch.from_numpy(array).to(device) for array in arrays]
             batch = Batch(tensors, torch.from_numpy(observed[rows]).to(device))
             parts.append(decode(self.ensemble, self.likelihoods, batch, self.streams))
@@ -110,17 +116,17 @@ class Imputer:
             )
         )
 
-    def donors(self, views: Sequence[Array], observed: NDArray[np.bool_]) -> Donors:
+    def donors(self, views: Sequence[Array], observed: NDArray[np.bool_], told: NDArray[np.float32]) -> Donors:
         """Return samples that lend values; of many, evenly spread ones."""
         rows = _spread(len(observed))
         views, observed = [view[rows] for view in views], observed[rows]
-        return Donors(views, observed, self.decode(views, observed))
+        return Donors(views, observed, self.decode(views, observed, told[rows]))
 
     def decoded(self, views: Views) -> Iterator[list[NDArray[np.float64]]]:
         """Yield the decoders' means of all views of consecutive samples, in the units of the data."""
         for start in range(0, views.n_samples, CHUNK):
             part = views.read(start, start + CHUNK)
-            means = self.decode(self.scaled(part), part.observed).means
+            means = self.decode(self.scaled(part), part.observed, self.scaling.told(part)).means
             pairs = zip(means, self.scaling.explained(part), strict=True)
             yield [self.in_units(v, mean + more) for v, (mean, more) in enumerate(pairs)]
 
@@ -143,7 +149,8 @@ class Imputer:
         """
         kept = holdout.kept(fold)
         own, theirs = self.scaled(views.hide(kept)), whole.scaled(views)
-        donors, numbers = self.donors(own, kept), self.streams.numpy("patterns")
+        told, theirs_told = self.scaling.told(views), whole.scaling.told(views)
+        donors, numbers = self.donors(own, kept, told), self.streams.numpy("patterns")
         taken_off, theirs_off = self.scaling.explained(views), whole.scaling.explained(views)
         found = []
         for v, truth in enumerate(theirs):
@@ -153,8 +160,9 @@ class Imputer:
                 chosen = np.arange(most) * len(rows) // most
                 rows, seen = rows[chosen], seen[chosen]
             mine, known = [view[rows] for view in own], np.isnan(views.arrays[v][rows])
-            predicted = donors.predict(v, mine, seen, self.decode(mine, seen)) + donors.centers[v] + taken_off[v][rows]
-            variance = whole.decode([view[rows] for view in theirs], seen).variances[v]
+            decoded = self.decode(mine, seen, told[rows])
+            predicted = donors.predict(v, mine, seen, decoded) + donors.centers[v] + taken_off[v][rows]
+            variance = whole.decode([view[rows] for view in theirs], seen, theirs_told[rows]).variances[v]
             center, scale = whole.scaling.affine(v)
             entries = np.where(known, np.nan, (views.arrays[v][rows] - center) / scale)
             middle = _center(truth, views.observed[:, v]) + theirs_off[v][rows]
@@ -172,7 +180,8 @@ class Imputer:
         rows = _spread(len(views))
         arrays, observed = [array[rows] for array in self.scaled(views)], views.observed[rows]
         errors, checks = [Errors.learn(part) for part in held], [Check.of(part) for part in held]
-        return CheckedImputer(self, Reference(arrays, observed, errors, checks, lowest))
+        told = self.scaling.told(views)[rows]
+        return CheckedImputer(self, Reference(arrays, observed, errors, checks, lowest, told))
 
 
 class CheckedImputer:
@@ -183,14 +192,14 @@ class CheckedImputer:
 
     @cached_property
     def _donors(self) -> Donors:
-        return self._plain.donors(self.reference.views, self.reference.observed)
+        return self._plain.donors(self.reference.views, self.reference.observed, self.reference.told)
 
     def predicted(self, views: Views) -> Iterator[list[tuple[NDArray[np.float64], NDArray[np.float64]]]]:
         """Yield mean and scale of the errors of all views of consecutive samples, in the units of the data."""
         for start in range(0, views.n_samples, CHUNK):
             part = views.read(start, start + CHUNK)
             arrays = self._plain.scaled(part)
-            decoded = self._plain.decode(arrays, part.observed)
+            decoded = self._plain.decode(arrays, part.observed, self._plain.scaling.told(part))
             explained, found = self._plain.scaling.explained(part), []
             for v, errors in enumerate(self.reference.errors):
                 predicted = self._donors.predict(v, arrays, part.observed, decoded)

@@ -126,9 +126,13 @@ def _computation(network: ClusteringNetwork, n_samples: int) -> Iterator[None]:
 
 
 def matched_runs(
-    networks: Sequence[ClusteringNetwork], scaling: Scaling, views: Views | StoredViews, processes: Processes = ALONE
+    networks: Sequence[ClusteringNetwork],
+    scaling: Scaling,
+    views: Views | StoredViews,
+    processes: Processes = ALONE,
+    n_classes: int = 0,
 ) -> Ensemble:
-    """Return the runs with their clusters matched by what they say of these samples."""
+    """Return the runs with their clusters matched by what they say of these samples; those of classes are matched."""
     chunks = (
         torch.stack(_shares(networks, [network.posterior(batch.views, batch.observed) for network in networks]))
         .cpu()
@@ -137,7 +141,7 @@ def matched_runs(
     )
     with _computation(networks[0], views.n_samples):
         total = processes.sum(torch.from_numpy(overlaps(chunks)))
-    reference, orders = match_runs(total.numpy())
+    reference, orders = match_runs(total.numpy(), n_classes)
     return Ensemble(networks, orders, reference)
 
 
@@ -219,7 +223,8 @@ def trained_objective(
 def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: Sequence[str] = ()) -> Batch:
     """Return scaled views, zero where hidden, on a device; and as targets those whose likelihood is of the data.
 
-    Views whose empty cells are marked have their marks after the values.
+    Views whose empty cells are marked have their marks after the values, and after these what the network is told of
+    the covariates.
     """
     arrays = scaled(views, scaling)
     tensors = [torch.from_numpy(array).to(device) for array in arrays]
@@ -229,6 +234,9 @@ def batch_of(views: Views, scaling: Scaling, device: torch.device, likelihoods: 
             empty = views.empty[v]
             marks = np.zeros_like(arrays[v]) if empty is None else empty.astype(np.float32)
             tensors[v] = torch.from_numpy(np.concatenate([arrays[v], marks], axis=1)).to(device)
+    if scaling.n_told:
+        told = torch.from_numpy(scaling.told(views)).to(device)
+        tensors = [torch.cat([tensor, told], dim=1) for tensor in tensors]
     return Batch(tensors, torch.from_numpy(views.observed).to(device), targets)
 
 

@@ -76,6 +76,8 @@ class FitData:
         One neighbour graph of all views, by their trust.
     moments : sequence of V pairs of arrays of shape (P_v,)
         Means and variances of what each view is decoded to; empty where no likelihood asks for them.
+    labels : list of one Tensor of int, shape (N,), or empty
+        The cluster of samples of which it is known, -1 for the others.
     oracle : list of V tensors of shape (N, P_v), or None
         The views with what `observed` hides, for methods that reproduce a leak.
     """
@@ -91,6 +93,7 @@ class FitData:
     agreement: NDArray[np.float64] | None = None
     graph: SampleGraph | None = None
     moments: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]] = ()
+    labels: Sequence[Tensor] = ()
     oracle: list[Tensor] | None = None
 
     def batch(self) -> Batch:
@@ -98,7 +101,7 @@ class FitData:
         if self.views is None or self.observed is None:
             msg = "these views stay on disk"
             raise ValueError(msg)
-        return Batch(self.views, self.observed, self.targets)
+        return Batch(self.views, self.observed, self.targets, self.labels)
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,8 @@ class Job:
         The views of which the network is told the empty cells.
     blocks : tuple of V tuples of int
         How many columns each encoded column became, for views of categories alone; empty for other views.
+    n_covariates : int
+        How many numbers the network is told of each sample's covariates.
     """
 
     method: "Method"
@@ -132,12 +137,13 @@ class Job:
     data: FitData
     marks: tuple[bool, ...] = ()
     blocks: tuple[tuple[int, ...], ...] = ()
+    n_covariates: int = 0
 
     @property
     def input_sizes(self) -> tuple[int, ...]:
-        """Widths of the views' tensors: with marks, an indicator of the empty cells follows the values."""
-        marks = self.marks or (False,) * len(self.sizes)
-        return tuple(size * (2 if marked else 1) for size, marked in zip(self.sizes, marks, strict=True))
+        """Widths of the views' tensors: an indicator of the empty cells may follow the values, and covariates these."""
+        marks, told = self.marks or (False,) * len(self.sizes), self.n_covariates
+        return tuple(size * (2 if marked else 1) + told for size, marked in zip(self.sizes, marks, strict=True))
 
     @property
     def device(self) -> torch.device:

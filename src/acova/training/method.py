@@ -5,22 +5,24 @@ what happens with it, and the schedule decides which runs train when and where.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from acova.base import DataError
 from acova.data import Scaling, StoredViews, Views
 from acova.engine import Phase, RunData, Runs, StreamedData
 from acova.engine.distributed import Processes
 from acova.engine.runtime import resolve_device
-from acova.functional import LIKELIHOODS, Batch
+from acova.functional import Batch
 from acova.networks.base import ClusteringNetwork
 from acova.training.inference import CHUNK, batch_between, batch_of
 from acova.training.job import FitData, Job, Settings
+from acova.training.requirements import Requirements
 
 Objective = Callable[[Batch, Tensor], dict[str, Tensor]]
 
@@ -79,28 +81,12 @@ class Method:
     ----------
     epochs : tuple of str
         The settings that count epochs.
-    in_memory : str
-        Why the method needs all views in memory; empty for methods that read them a window at a time.
-    one_process : bool
-        Whether batches must be on one process as a whole.
-    least_views : int
-        Number of views that the method needs.
-    complete_only : bool
-        Whether only samples that have all views are trained on.
-    marks_empty_cells : bool
-        Whether its networks take, after the values of a view with empty cells, which cells these are. Without it they
-        take completed views for observed ones.
-    likelihoods : tuple of str
-        The likelihoods that views may have.
+    requirements : Requirements
+        What it asks of its data.
     """
 
     epochs: tuple[str, ...] = ("pretrain_epochs", "epochs")
-    in_memory: str = ""
-    one_process: bool = False
-    least_views: int = 1
-    complete_only: bool = False
-    marks_empty_cells: bool = False
-    likelihoods: tuple[str, ...] = LIKELIHOODS
+    requirements: Requirements = Requirements()
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Return the settings suited to the data, or raise where the method cannot learn from them.
@@ -150,28 +136,10 @@ class Method:
         """Return the number of epochs of all phases."""
         return sum(int(settings.get(name, 0)) for name in self.epochs)
 
-    def check_data(self, who: str, views: Views | StoredViews) -> None:
-        """Raise `DataError` where the data are not what the method can learn from."""
-        if self.in_memory and isinstance(views, StoredViews):
-            raise refusal_of_disk(who, self.in_memory, views)
-        if views.n_views < self.least_views:
-            msg = f"{who}: it compares views with each other and needs at least two; got one. Use ACOVA, or k-means."
-            raise DataError(msg)
-        if not self.complete_only or isinstance(views, StoredViews):
-            return
-        complete = int(views.observed.all(axis=1).sum())
-        if complete < 2:
-            msg = (
-                f"{who}: it learns from samples that have every view, and needs at least 2; got {complete} of "
-                f"n_samples={len(views)}. Leave out views that are rarely observed, or use a method that learns from "
-                "all samples, such as ACOVA, CPSPAN or PMIMC."
-            )
-            raise DataError(msg)
-
     def kind(self, job: Job) -> Hashable:
         """Return what of the data must agree for runs to train together: steps of the same size."""
         observed = job.data.observed
-        return int(observed.all(1).sum()) if self.complete_only and observed is not None else None
+        return int(observed.all(1).sum()) if self.requirements.complete_only and observed is not None else None
 
 
 def shared_data(whole: Batch, processes: Processes) -> FitData:
@@ -180,13 +148,10 @@ def shared_data(whole: Batch, processes: Processes) -> FitData:
     return FitData(own.observed.device, list(own.views), own.observed, list(own.targets))
 
 
-def refusal_of_disk(who: str, why: str, views: StoredViews) -> DataError:
-    """Return the error for views on disk that a method would need in memory."""
-    place = "sparse" if views.is_sparse else "on disk"
-    return DataError(
-        f"{who}: {why} in memory, but these views stay {place} ({views.nbytes / 2**30:.1f} GiB); read them with "
-        f"StoredViews.read(0, {len(views)}), or use a method that reads a window at a time, such as ACOVA."
-    )
+def with_labels(data: FitData, clusters: NDArray[np.int64], processes: Processes) -> FitData:
+    """Return training data with the clusters (N,) that are known of some samples, -1 of the others."""
+    own = torch.from_numpy(clusters[processes.share(len(clusters))]).to(data.device)
+    return replace(data, labels=[own])
 
 
 def complete_rows(data: RunData, runs: int) -> Tensor:

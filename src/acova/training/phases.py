@@ -22,15 +22,21 @@ from acova.networks import MultiViewVAE
 from acova.networks.likelihoods import LIKELIHOODS
 from acova.training.confidence import starting_temperature
 from acova.training.correlation_starts import given_correlation, starting_correlation
-from acova.training.costs import blind_costs, reconstruction_weights, target_moments
+from acova.training.costs import blind_costs, reconstruction_weights, shares_of_cells, target_moments
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import batch_of
 from acova.training.job import FitData, Job, Settings
 from acova.training.method import Group, Method, Objective, shared_data
 from acova.training.neighbours import neighbour_means, neighbour_products
+from acova.training.requirements import Requirements
 from acova.training.sizes import BY_SIZE, auto_neighbor_weight, auto_runs, auto_widths
 from acova.training.starts import place_by_graph, start_correlations, start_priors
 from acova.training.view_weights import shared_graph, smoothed_views, trusted_views
+
+LEARNED_CORRELATIONS = ("learned", "low_rank")
+"""Words for a correlation that is learned."""
+N_FACTORS = 5
+"""Factors that the errors of all views have in common, where the correlation is of low rank."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,7 @@ class Variational(Method):
     fusion: str = "correlated"
 
     epochs = ("pretrain_epochs", "warmup_epochs", "epochs")
-    marks_empty_cells = True
-    likelihoods = tuple(LIKELIHOODS)
+    requirements = Requirements(marks_empty_cells=True, likelihoods=tuple(LIKELIHOODS), follows_labels=True)
 
     def suited(self, settings: Settings, left_open: Collection[str], views: Views | StoredViews) -> Settings:
         """Fill in what the recipe leaves to the number of samples."""
@@ -82,7 +87,7 @@ class Variational(Method):
                 moments = scaled_moments(views, scaling)
             variances = np.maximum([variance.sum() for _, variance in moments], np.finfo(np.float32).tiny)
             moments = target_moments(settings.who, views, likelihoods, moments)
-            costs = blind_costs(moments, likelihoods)
+            costs = blind_costs(moments, likelihoods, shares_of_cells(views))
         if isinstance(views, StoredViews) and neighbours:
             raise _refusal_of_neighbours(settings)
         if of_data and settings.cluster_start == "neighbors":
@@ -118,7 +123,7 @@ class Variational(Method):
         """Return a network with fresh parameters, whose reconstructions are weighed by what they cost."""
         settings, data, n_views = job.settings, job.data, len(job.sizes)
         correlation = settings.rho if self.fusion == "constant" else settings.get("correlation", "identity")
-        learned = _is_word(correlation, "learned")
+        learned = isinstance(correlation, str) and correlation in LEARNED_CORRELATIONS
         if learned:
             matrix = _starting_matrices(job)
         elif _is_word(correlation, "identity"):
@@ -136,6 +141,7 @@ class Variational(Method):
             alpha=settings.alpha,
             correlation=matrix,
             learn_correlation=learned,
+            n_factors=N_FACTORS if _is_word(correlation, "low_rank") else 0,
             missing=settings.get("missing", "marginal"),
             min_std=settings.min_std,
             assignment=settings.assignment,
@@ -146,6 +152,8 @@ class Variational(Method):
             elbo_weight=settings.elbo_weight,
             temperature=starting_temperature(settings),
             marks=job.marks,
+            n_covariates=job.n_covariates,
+            encodes_covariates=settings.get("covariate_use", "adjust") == "encode",
             generator=generator(job.streams.integer("weights")),
         )
         for density, moments in zip(network.view_likelihoods if data.moments else (), data.moments, strict=True):

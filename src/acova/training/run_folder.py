@@ -65,6 +65,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     transpose: list[str] = []
     match_ids: str = "exactly"
     layer: str | None = None
+    covariates: str | None = None
 
 
 def save_run(

@@ -106,6 +106,7 @@ def _run_data(jobs: Sequence[Job], processes: Processes) -> RunData | StreamedDa
         [_stack(same) for same in zip(*(batch.views for batch in batches), strict=True)],
         _stack([batch.observed for batch in batches]),
         targets=[_stack(same) for same in zip(*(batch.targets for batch in batches), strict=True)],
+        labels=[_stack(same) for same in zip(*(batch.labels for batch in batches), strict=True)],
         data_set=[places.index(id(job.data)) for job in jobs],
         n_samples=first.n_samples,
         processes=processes,

@@ -56,7 +56,8 @@ def _decoded(
         batch = batch_of(some, scaling, device_of(network), likelihoods)
         with torch.no_grad():
             latent = network.posterior(batch.views, batch.observed).mean
-            output = network.decode([latent] * len(batch.views), batch.observed)[v]
+            covariates = network.covariates_in(batch.views)
+            output = network.decode([latent] * len(batch.views), batch.observed, covariates)[v]
             targets, cells = network.targets(batch, batch.observed)
         seen = batch.observed[:, v]
         parts.append((output[seen], targets[v][seen], cells[v][seen]))

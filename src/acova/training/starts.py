@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from acova.clustering.components import components_around, likely_clusters, round_components
-from acova.clustering.kmeans import k_means
+from acova.clustering.kmeans import Partition, k_means
+from acova.clustering.seeded import known_among, seeded_k_means
 from acova.clustering.spectral import graph_clusters
-from acova.engine import StreamedData
+from acova.engine import RunData, StreamedData
 from acova.engine.parallel import single_threaded
 from acova.functional import Batch
 from acova.training.correlation_starts import code_similarity
@@ -45,11 +46,16 @@ def averaged_codes(
     -------
     array of shape (rows, D)
     """
-    complete = observed.all(axis=1)
-    rows = complete if complete.sum() >= 10 * n_clusters else np.ones(len(observed), dtype=bool)
+    rows = rows_of_codes(observed, n_clusters)
     seen = observed[rows, :, None]
     total = np.where(seen, codes[rows], 0.0).sum(axis=1, dtype=np.float64)
     return np.asarray(total / seen.sum(axis=1))
+
+
+def rows_of_codes(observed: NDArray[np.bool_], n_clusters: int) -> NDArray[np.bool_]:
+    """Return the samples (N,) whose `averaged_codes` are clustered."""
+    complete = observed.all(axis=1)
+    return np.asarray(complete if complete.sum() >= 10 * n_clusters else np.ones(len(observed), dtype=bool))
 
 
 @torch.no_grad()
@@ -124,41 +130,46 @@ class _Points:
     """What a run's clusters are placed by: points that are clustered, and posteriors of the same samples.
 
     Without posteriors, components of unit variance are placed at the centres. `find` looks for the clusters in the
-    points, from the number of clusters and a seed. With `by_size` components weigh as much as their clusters.
+    points, from the number of clusters, a seed and, where there are any, `known` clusters (N,). With `by_size`
+    components weigh as much as their clusters.
     """
 
     points: NDArray[np.float64]
     posterior: Posterior | None = None
-    find: Callable[[NDArray[np.float64], int, int], NDArray[np.intp]] | None = None
+    find: Callable[..., NDArray[np.intp]] | None = None
     by_size: bool = False
+    known: NDArray[np.int64] | None = None
 
 
 def _points(group: "Group", run: int) -> _Points:
     job, gather = group.jobs[run], group.data.processes.gather
-    start = job.settings.cluster_start
+    start, labels = job.settings.cluster_start, known_clusters(group, run)
     if start == "codes":
-        return _Points(averaged_codes(*_codes(group, run), job.settings.n_clusters))
+        codes, observed = _codes(group, run)
+        rows = rows_of_codes(observed, job.settings.n_clusters)
+        known = known_among(labels, rows)
+        return _Points(averaged_codes(codes, observed, job.settings.n_clusters), known=known)
     if start in ("graph", "fused"):
         return _latent_points(group, run, start)
     targets = group.data.of_run(run).decoded
     variances = np.ones(len(targets)) if job.data.variances is None else job.data.variances
     arrays = [gather(view).double().cpu().numpy() for view in targets]
     weighed = [array / np.sqrt(total) for array, total in zip(arrays, variances, strict=True)]
-    return _Points(np.hstack(weighed), _posterior(group, run))
+    return _Points(np.hstack(weighed), _posterior(group, run), known=labels)
 
 
 def _latent_points(group: "Group", run: int, start: str, *, by_size: bool = False) -> _Points:
     """Return latent means, among which clusters are looked for."""
-    posterior = _posterior(group, run)
+    posterior, known = _posterior(group, run), known_clusters(group, run)
     if start != "graph":
-        return _Points(posterior[0], posterior, likely_clusters, by_size)
+        return _Points(posterior[0], posterior, likely_clusters, by_size, known)
     graph, data = group.jobs[run].data.graph, group.data
     if graph is not None and isinstance(data, StreamedData) and data.partial:
         # The samples at hand are those of one window; the linked ones are read and come first.
         linked = _latent(group.networks[run], (data.read(*span) for span in _spans(graph.rows)))
         posterior = np.vstack([linked[0], posterior[0]]), np.vstack([linked[1], posterior[1]])
         graph = replace(graph, rows=np.arange(len(graph.rows)))
-    return _Points(posterior[0], posterior, partial(graph_clusters, graph=graph), by_size)
+    return _Points(posterior[0], posterior, partial(graph_clusters, graph=graph), by_size, known)
 
 
 def _spans(rows: NDArray[np.intp]) -> list[tuple[int, int]]:
@@ -186,21 +197,34 @@ def _placed(given: _Points, n_clusters: int, seed: int) -> tuple[NDArray[np.floa
     """Return means and variances (K, D), and weights (K,) where they go by size."""
     with single_threaded():  # so that a start repeats exactly
         if given.posterior is None:
-            centers = k_means(given.points, n_clusters, seed).centers
+            centers = _partition(given, n_clusters, seed).centers
             return centers, np.ones_like(centers)
         if given.find is not None:
-            labels = given.find(given.points, n_clusters, seed)
+            more = {} if given.known is None else {"known": given.known}
+            labels = given.find(given.points, n_clusters, seed, **more)
         else:
-            labels = k_means(given.points, n_clusters, seed).labels
+            labels = _partition(given, n_clusters, seed).labels
         placed = components_around(*given.posterior, np.eye(n_clusters)[labels])
     sizes = np.bincount(labels, minlength=n_clusters) + 1.0  # a cluster that nobody is in keeps a little weight
     return (*placed, sizes / sizes.sum()) if given.by_size else placed
+
+
+def _partition(given: _Points, n_clusters: int, seed: int) -> Partition:
+    if given.known is None:
+        return k_means(given.points, n_clusters, seed)
+    return seeded_k_means(given.points, n_clusters, seed, given.known)
 
 
 def _placed_round(points: NDArray[np.float64], n_clusters: int, seed: int) -> tuple[NDArray[np.float64], ...]:
     """Return means and variances (K, D) of round components of one size."""
     with single_threaded():
         return round_components(k_means(points, n_clusters, seed), len(points))
+
+
+def known_clusters(group: "Group", run: int) -> NDArray[np.int64] | None:
+    """Return the clusters (N,) of the samples of which they are known, -1 for the others; None where no one is."""
+    labels = group.data.of_run(run).labels if isinstance(group.data, RunData) else ()
+    return group.data.processes.gather(labels[0]).cpu().numpy() if labels else None
 
 
 def _codes(group: "Group", run: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -114,7 +114,17 @@ class _Walk:
         elif isinstance(entry, self._h5py.Dataset):
             if entry.external or entry.is_virtual:
                 self._refuse(path, "has its cells in other files")
+            self._check_chunks(entry, path)
             self.found[path] = entry
+
+    def _check_chunks(self, entry: Any, path: str) -> None:
+        """Refuse a chunk of no bytes: the HDF5 library would crash where it unpacks it."""
+        empty: list[int] = []
+        if entry.chunks is not None and entry.id.get_num_chunks():
+            entry.id.chunk_iter(lambda chunk: empty.append(chunk.byte_offset) if chunk.size == 0 else None)
+        if empty:
+            msg = f"{self._path}: {path!r} is damaged: its chunk at byte {empty[0]} is empty; copy or write it again."
+            raise DataError(msg)
 
     def _refuse(self, path: str, fact: str) -> None:
         msg = (

@@ -18,11 +18,13 @@ _DEFLATE = 1032
 """Deflate never makes more than this many bytes of one."""
 _STEP = 2**20
 _COMPRESSED = 15
+_END, _LONGEST_END, _MANY = b"PK\x05\x06", 22 + 2**16, 2**16 - 1
+"""How the end of a zip archive begins, its length with the longest comment, and a number of members that means more."""
 _PLACE = re.compile(r"([A-Za-z]*)([0-9]+)")
 
 
 def check_zip(path: Path, archive: ZipFile) -> None:
-    """Refuse an archive whose members are too large together, or that has two of one name."""
+    """Refuse an archive whose members are too large together or share a name, or whose directory is damaged."""
     members = archive.infolist()
     check_expansion(path, sum(member.file_size for member in members), path.stat().st_size)
     names = [member.filename for member in members]
@@ -30,6 +32,22 @@ def check_zip(path: Path, archive: ZipFile) -> None:
         twice = next(name for name in names if names.count(name) > 1)
         msg = f"{path}: holds {twice!r} twice; write it again."
         raise DataError(msg)
+    stated = _stated_members(path)
+    if stated not in (len(members), _MANY):
+        msg = f"{path}: damaged: it should hold {stated} files, but its directory lists {len(members)}; copy it again."
+        raise DataError(msg)
+    for member in members:
+        with suppress(RuntimeError):  # encrypted, or packed in a way that is not known: an error where it is read
+            archive.open(member).close()  # the name in the directory must be the one in front of the content
+
+
+def _stated_members(path: Path) -> int:
+    """Return how many members the end of an archive says there are; `_MANY` where their number does not fit there."""
+    with path.open("rb") as stream:
+        stream.seek(max(path.stat().st_size - _LONGEST_END, 0))
+        end = stream.read()
+    start = end.rfind(_END)
+    return int.from_bytes(end[start + 10 : start + 12], "little") if start >= 0 else _MANY
 
 
 def check_gzip(path: Path) -> None:

@@ -221,6 +221,7 @@ function described(i) {
 function point(sample) {
   if (sample === state.hover) return;
   state.hover = sample;
+  showPath(sample < 0 ? state.cluster : columns.label[sample]);
   drawMap();
   tip.hidden = sample < 0;
   if (sample < 0) return;

@@ -25,6 +25,15 @@ const observedViews = (i) => [...patterns[columns.pattern[i]]]
   .map((seen, v) => (seen === "1" ? views[v] : null)).filter((name) => name !== null);
 const probability = (i) => (columns.confidence[i] / 1000).toFixed(2);
 
+// A cluster's way through the tree, and its curve; none: all of them.
+function showPath(cluster) {
+  for (const part of document.querySelectorAll("[data-clusters]")) {
+    const own = cluster !== null && part.dataset.clusters.split(" ").map(Number).includes(cluster);
+    part.classList.toggle("on-path", own);
+    part.classList.toggle("off-path", cluster !== null && !own);
+  }
+}
+
 // --- choosing a cluster -----------------------------------------------------------------------
 function choose(cluster) {
   state.cluster = cluster === state.cluster ? null : cluster;
@@ -41,6 +50,7 @@ function choose(cluster) {
   for (const card of document.querySelectorAll(".profile")) {
     card.hidden = state.cluster !== null && Number(card.dataset.cluster) !== state.cluster;
   }
+  showPath(state.cluster);
   byId("state").textContent = state.cluster === null ? ""
     : `Cluster ${state.cluster} only: map, card and table of samples. Escape shows all.`;
   drawMap();

@@ -178,7 +178,7 @@ def test_a_fit_warns_where_clusters_do_not_follow():
 @pytest.mark.parametrize("name", sorted(set(list_methods()) - set(FOLLOWING)))
 def test_other_methods_refuse_labels(name):
     views, left, _ = square()
-    assert training_of(name) is None or not training_of(name).follows_labels
+    assert training_of(name) is None or not training_of(name).requirements.follows_labels
     with pytest.raises(OptionError, match=f"{name}: y holds labels of some samples, which this method cannot follow"):
         make_tiny(name, n_clusters=2).fit(views, some_of(left, 20))
 

@@ -37,7 +37,7 @@ class BSV(TableClusterer):
         Number of clusters.
     view : str or None
         The view that `labels_` and `predict` speak for; None takes the one that k-means explains best.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
         Restarts of k-means.
@@ -165,7 +165,7 @@ class Concat(TableClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same. Otherwise wide views, or
@@ -238,7 +238,7 @@ class KNNImpute(TableClusterer):
         Number of clusters.
     n_neighbors : int
         How many neighbours fill a hidden row.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same.

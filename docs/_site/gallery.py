@@ -31,6 +31,7 @@ NAMES = (
     "sensors_with_outages",
     "choosing_n_clusters",
     "predicting_with_fewer_views",
+    "survival_by_cluster",
     "an_assay_added_later",
 )
 THUMBNAIL = (400, 260)

@@ -125,7 +125,7 @@ class BSV(TableClusterer):
     def _finish(self, views: Views, tables: Mapping[str, Table], back: NDArray[np.intp]) -> None:
         labels = self._assigned(tables)
         self.explained_ = np.array(
-            [_explained(table[seen], mine[seen]) for table, mine, seen in _columns(tables, labels, views.observed)]
+            [_explained(table[seen], own[seen]) for table, own, seen in _columns(tables, labels, views.observed)]
         )
         self.view_ = self.view or views.names[int(self.explained_.argmax())]
         self.labels_by_view_ = labels[back]

@@ -206,9 +206,11 @@ def test_all_epochs_are_reported_and_every_one_once(toy, two):
     jobs, reports = ACOVA.from_settings(3, **TINY, n_init=3)._prepare(toy[0], None).jobs, []
     runs = schedule.train_runs(jobs, lambda *values: reports.append(values))
     steps = [(phase, epoch, total) for phase, epoch, total, (_,) in reports]
-    once = [(phase, epoch, n) for phase, n in (("pretrain", 2), ("warmup", 2), ("train", 3)) for epoch in (1, n)]
-    assert len(steps) == 3 * 7
-    assert {step: steps.count(step) for step in once} == dict.fromkeys(once, 3)
+    phases = (("pretrain", 2), ("warmup", 2), ("train", 3))
+    once = [
+        (f"{phase}, run {run} of 3", epoch + 1, n) for run in (1, 2, 3) for phase, n in phases for epoch in range(n)
+    ]
+    assert sorted(steps) == sorted(once)
     losses = sorted(record["total"] for *_, (record,) in reports)
     assert losses == sorted(record["total"] for run in runs for record in run.records)
 
@@ -218,7 +220,8 @@ def test_every_phase_of_every_run_has_a_line(toy, two, capfd):
     out, err = capfd.readouterr()
     assert out == ""
     for phase, epochs in (("pretrain", 2), ("warmup", 2), ("train", 3)):
-        assert err.count(f"ACOVA {phase}: epoch {epochs} of {epochs}, loss ") == 3
+        for run in (1, 2, 3):
+            assert err.count(f"ACOVA {phase}, run {run} of 3: epoch {epochs} of {epochs}, loss ") == 1
     assert len(err.splitlines()) == 9
 
 

@@ -48,8 +48,11 @@ model.add_view(new, now, name="metabolites")
 print(f"{has.sum()} of {len(has)} samples have the new assay.")
 print(f"Samples without it that moved: {(model.labels_ != before)[~has].sum()}")
 print(f"Samples with it that moved: {(model.labels_ != before)[has].sum()}")
-for name, labels in (("before", before), ("after", model.labels_)):
-    print(f"accuracy {name}, of those with it: {clustering_accuracy(classes[has], labels[has]):.3f}")
+scores = {
+    when: clustering_accuracy(classes[has], labels[has])
+    for when, labels in (("before", before), ("after", model.labels_))
+}
+print(f"accuracy of those with it: {scores['before']:.3f} before, {scores['after']:.3f} after")
 
 # %%
 # What would the assay show where it was never run? `calibrate_imputation` hides entries from trainings of its own and

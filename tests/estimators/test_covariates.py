@@ -241,3 +241,15 @@ def test_fits_that_cannot_use_covariates_say_why(data, model):
     without = ACOVA.from_settings(3, **{**SMALL, "epochs": 1}).fit(tables)
     with pytest.raises(OptionError, match="the model was fitted without covariates"):
         without.predict(tables, covariates=frame)
+
+
+def test_a_told_model_without_a_view_is_that_with_the_view_hidden(data, tmp_path):
+    tables, frame, _ = data
+    model = ACOVA.from_settings(3, **SMALL, covariate_use="encode").fit(tables, covariates=frame)
+    views = Views.of(tables).with_covariates(frame)
+    hidden = np.column_stack([np.ones(N, dtype=bool), np.zeros(N, dtype=bool)])
+    before = model.predict_proba(views, observed=hidden)
+    model.remove_view("two").save(tmp_path / "run")
+    one = Views.of({"one": tables["one"]}).with_covariates(frame)
+    for known in (model, ACOVA.load(tmp_path / "run", device="cpu")):
+        np.testing.assert_allclose(known.predict_proba(one), before, atol=1e-4)

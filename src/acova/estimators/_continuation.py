@@ -212,6 +212,7 @@ def _jobs(
             data,
             scaling.marks,
             blocks,
+            scaling.n_told,
         )
         for run in range(len(model._ensemble.networks))
     ]

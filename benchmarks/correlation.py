@@ -1,8 +1,8 @@
 """Whether the correlation of the views' errors is found, and what it is good for, where it is known.
 
-    OMP_NUM_THREADS=1 python benchmarks/correlation.py run --out benchmarks/results/correlation.jsonl
-    python benchmarks/correlation.py table --out benchmarks/results/correlation.jsonl
-    OMP_NUM_THREADS=1 python benchmarks/correlation.py network --out benchmarks/results/correlation_network.jsonl
+    OMP_NUM_THREADS=1 python benchmarks/correlation.py run --out benchmarks/results/correlation.csv
+    python benchmarks/correlation.py table --out benchmarks/results/correlation.csv
+    OMP_NUM_THREADS=1 python benchmarks/correlation.py network --out benchmarks/results/correlation_network.csv
 
 Linear views: a latent vector z of two standard normal coordinates, V estimates z + e of it with errors of known
 standard deviations and known correlation R. Structures: "none"; "equal", every two views 0.5; "blocks", 0.8 within each
@@ -27,7 +27,6 @@ ones by least squares. "R by the evidence of its codes" is learned after the fit
 """
 
 import argparse
-import json
 import time
 import warnings
 from collections.abc import Callable
@@ -250,15 +249,16 @@ def cells() -> list[dict]:
     return [*whole, *some, *({"n_views": 4, "missing": missing, "constant": True} for missing in (False, True))]
 
 
-def rows_of(path: Path) -> list[dict]:
+def rows_of(path: Path) -> pd.DataFrame:
     """Return the rows of a file, none if there is no file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    keys = ["structure", "views", "run", "missing", "constant"]
+    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=keys)
 
 
 def table(path: Path) -> None:
     """Print means over the runs with half the width of their 95 % intervals."""
     keys = ["structure", "views", "missing", "constant", "criterion", "rule"]
-    by = pd.DataFrame(rows_of(path)).groupby(keys, sort=False)
+    by = rows_of(path).groupby(keys, sort=False)
     shown = {}
     for score, digits in {"off": 3, "error": 3, "stated": 2, "inside": 1}.items():
         count = by[score].count()
@@ -269,7 +269,7 @@ def table(path: Path) -> None:
 
 def run(path: Path, runs: int, *, network: bool) -> None:
     """Append the rows that are not there yet."""
-    done = {(r["structure"], r["views"], r["missing"], r["constant"], r["run"]) for r in rows_of(path)}
+    done = set(rows_of(path)[["structure", "views", "missing", "constant", "run"]].itertuples(index=False, name=None))
     four = {"n_views": 4, "missing": False, "constant": True}
     chosen = [four] if network else cells()
     for number in range(runs):
@@ -284,8 +284,7 @@ def run(path: Path, runs: int, *, network: bool) -> None:
                     found = measured_network(structure, number, cell["missing"])
                 else:
                     found = measured(structure, run=number, **cell)
-                with path.open("a") as stream:
-                    stream.writelines(json.dumps(row) + "\n" for row in found)
+                pd.DataFrame(found).round(4).to_csv(path, mode="a", header=not path.exists(), index=False)
                 print(number, structure, cell, round(time.process_time() - start, 1), flush=True)
 
 

@@ -14,9 +14,8 @@ views. ACOVA is one run (n_init=1); "decoder" is before `calibrate_imputation`, 
 with correlation="identity" (only with --methods acova identity, which fits six times more). KNN is scikit-learn's
 KNNImputer (5 neighbours) on z-scored views side by side, "iterative" its IterativeImputer (BayesianRidge) with at most
 50 predictors a column and 5 rounds. "MOFA" (with --methods mofa, where mofapy2 can be imported) is MOFA+ with Gaussian
-likelihoods on z-scored views, its defaults but 15 factors that may be dropped from (below 1 % of the variance of every
-view), 1,000 iterations at most and its convergence "fast"; its intervals are normal with the variances it imputes with.
-Rows that the output file has already are not computed again.
+likelihoods on z-scored views and its defaults but 15 factors; its intervals are normal with the variances it imputes
+with. Rows that the output file has already are not computed again.
 """
 
 import argparse
@@ -138,7 +137,7 @@ def of_mofa(views: Arrays, arrays: Arrays, hidden: np.ndarray) -> dict:
         parts = zip(views, means, spreads, varies, strict=True)
         model.set_data_matrix([[((view - mean) / spread)[:, some]] for view, mean, spread, some in parts])
         model.set_model_options(factors=15)
-        model.set_train_options(iter=1000, convergence_mode="fast", dropR2=0.01, seed=0, quiet=True)
+        model.set_train_options(iter=1000, convergence_mode="fast", seed=0, quiet=True)
         model.build()
         model.run()
         model.impute(mask_outliers=False)

@@ -516,6 +516,10 @@ def test_a_run_is_reported(acova, folder, tmp_path, device):
     code, _, err = acova("report", tmp_path / "run", "--map", "nonsense")
     assert code == 2
     assert "--map must be 't-SNE', 'PCA', 'UMAP'; got 'nonsense'" in err
+    (tmp_path / "patients.csv").write_text("name,days,died\ns001,3,1\ns002,5,0\n")
+    code, _, err = acova("report", tmp_path / "run", "--covariates", tmp_path / "patients.csv", "--time", "days")
+    assert code == 2
+    assert "event is missing; name the covariates of both, time and event, or neither" in err
     code, _, err = acova("report", tmp_path / "run", "--out", device, "--force")
     assert code == 2
     assert f"{device} is a device, and only regular files are written or replaced" in err

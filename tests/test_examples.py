@@ -139,6 +139,8 @@ def breast_tumours(monkeypatch):
 @pytest.mark.parametrize("name", GALLERY.NAMES)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # hardly trained
 def test_examples_run_at_reduced_size(name, tmp_path, monkeypatch, request):
+    if name == "survival_by_cluster":
+        pytest.importorskip("lifelines", reason="survival needs the extra 'survival'")
     plt = pytest.importorskip("matplotlib.pyplot")
     if name == "multi_omics":
         request.getfixturevalue("breast_tumours")

@@ -12,6 +12,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ NAMES = (
     "sensors_with_outages",
     "choosing_n_clusters",
     "predicting_with_fewer_views",
+    "survival_by_cluster",
     "an_assay_added_later",
 )
 THUMBNAIL = (400, 260)
@@ -44,6 +47,7 @@ def notebook(name: str) -> Any:
     found.cells[0] = new_markdown_cell(f"# {title.rstrip('.')}\n\n{introduction.strip()}")
     for number, cell in enumerate(found.cells):
         cell.id = f"cell-{number}"  # jupytext draws them at random
+        cell.source = cell.source.strip("\n")  # of the formatter, before functions
     found.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     return found
 
@@ -62,19 +66,26 @@ def page(name: str, run: Any) -> str:
 
 def outputs(cell: Any, figure: str) -> Iterator[str]:
     """Yield what a cell printed, displayed and drew; warnings belong to the reader's machine and are left out."""
-    for output in cell.outputs:
-        data = output.get("data", {})
-        if output.output_type == "stream" and output.name == "stdout":
-            yield f"```text\n{output.text.rstrip()}\n```"
-        elif "image/png" in data:
-            save(base64.b64decode(data["image/png"]), figure)
-            yield f"![The figure of this cell](../images/gallery/{figure}.png)"
-        elif "text/html" in data:
-            text = re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL)  # of pandas
-            lines = [line.strip() for line in text.splitlines() if line.strip()]
-            yield '<div class="output">\n' + "\n".join(lines) + "\n</div>"
-        elif "text/plain" in data:
-            yield f"```text\n{data['text/plain']}\n```"
+    shown = [output for output in cell.outputs if output.get("name") != "stderr"]
+    for kind, group in groupby(shown, key=lambda output: output.output_type):
+        if kind == "stream":
+            text = "".join(output.text for output in group)
+            yield f"```text\n{text.rstrip()}\n```"
+        else:
+            yield from map(partial(_displayed, figure=figure), group)
+
+
+def _displayed(output: Any, figure: str) -> str:
+    """Return what a cell displayed or drew."""
+    data = output["data"]
+    if "image/png" in data:
+        save(base64.b64decode(data["image/png"]), figure)
+        return f"![The figure of this cell](../images/gallery/{figure}.png)"
+    if "text/html" in data:
+        text = re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL)  # of pandas
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return '<div class="output">\n' + "\n".join(lines) + "\n</div>"
+    return f"```text\n{data['text/plain']}\n```"
 
 
 def save(png: bytes, figure: str) -> None:

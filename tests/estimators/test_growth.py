@@ -140,6 +140,36 @@ def test_words_empty_cells_and_samples_with_the_new_view_alone(first, toy, old):
     assert model.predict({"clinic": frame.loc[[5000]]}).tolist() == [model.labels_[-1]]
 
 
+def test_models_of_one_table_grow_and_shrink():
+    a, b, c = make_toy(n_samples=60, missing=0.0)[0].arrays
+    model = fitted(np.hstack([a, b]), view_sizes=(8, 12), epochs=1)
+    model.add_view(c, np.hstack([a, b]), name="third", epochs=1)
+    np.testing.assert_array_equal(model.predict(np.hstack([a, b, c])), model.labels_)
+    frame, new = pd.DataFrame(np.hstack([a, b])).add_prefix("c"), pd.DataFrame(c, columns=list("vwxyz"))
+    model = fitted(frame, view_sizes=(8, 12), epochs=1).add_view(new, frame, name="third", epochs=1)
+    assert model.feature_names_in_.tolist() == [*frame.columns, *new.columns]
+    model.remove_view("view_0")
+    assert model.predict(pd.concat([frame.iloc[:, 8:], new], axis=1)).shape == (60,)
+
+
+def test_empty_cells_of_old_and_new_views_and_weights_by_hand(tmp_path):
+    views = make_toy(n_samples=60, missing=0.0)[0]
+    arrays = [array.copy() for array in views.arrays]
+    arrays[0][3, 2] = arrays[2][5, 1] = np.nan
+    given = dict(zip(views.names, arrays, strict=True))
+    rest = {name: given[name] for name in views.names[:2]}
+    model = fitted(rest, epochs=1, view_weights={"image": 1.0, "text": 0.5})
+    model.add_view(arrays[2], rest, name="sound", epochs=1, likelihood="laplace")
+    assert model.settings_["view_weights"] == {"image": 1.0, "text": 0.5, "sound": 1.0}
+    assert model.empty_cells_ == {"image": 1, "sound": 1}
+    model.remove_view("image")
+    assert model.settings_["view_weights"] == {"text": 0.5, "sound": 1.0}
+    assert model.settings_["likelihood"]["sound"] == "laplace"
+    del given["image"]
+    model.save(tmp_path / "run")
+    np.testing.assert_array_equal(ACOVA.load(tmp_path / "run").predict_proba(given), model.predict_proba(given))
+
+
 def test_all_parts_may_be_trained_at_once(first, toy, old):
     _, labels = toy
     model = added(first, toy, old, freeze=False)
@@ -293,6 +323,9 @@ def test_covariates_need_a_fit(old):
     model = ACOVA.from_settings(3, **SMALL).fit(old, covariates=pd.DataFrame({"age": np.arange(len(old))}))
     with pytest.raises(OptionError, match=r"fitted with covariates.*fit again"):
         model.update(old)
+    rest = old.without([old.names[0]])
+    before = model.predict_proba(rest)
+    np.testing.assert_allclose(model.remove_view(old.names[0]).predict_proba(rest), before, atol=1e-6)
 
 
 def test_error_bars_of_imputation_are_forgotten(old, first):

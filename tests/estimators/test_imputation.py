@@ -13,7 +13,7 @@ from acova.base import DataError, OptionError, Streams
 from acova.data import make_observed
 from acova.functional import Batch, reparameterise
 from acova.training.experts import EXPERTS, Decoded, Donors, decode
-from acova.training.holdout import Held, Holdout
+from acova.training.holdout import HeldOut, Holdout
 from acova.training.imputation import LEVELS, Errors, conformal_quantiles, stack
 from acova.training.inference import batch_of
 from conftest import SMALL, make_toy
@@ -153,7 +153,7 @@ def test_what_is_decoded_averages_draws_and_runs_and_its_variance_is_that_within
 def held_of(truth, predicted, weights=None, n_folds=4):
     rows = len(truth)
     weights = np.ones(rows) if weights is None else weights
-    return Held(np.asarray(predicted), truth, np.full(truth.shape, 0.01), weights, np.arange(rows) % n_folds)
+    return HeldOut(np.asarray(predicted), truth, np.full(truth.shape, 0.01), weights, np.arange(rows) % n_folds)
 
 
 def test_experts_are_stacked_by_least_squares_without_negative_weights():

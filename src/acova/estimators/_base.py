@@ -403,6 +403,8 @@ class MultiViewClusterer(ClusterMixin, BaseEstimator):
                 X = validate_data(self, X, reset=reset, dtype=types, ensure_all_finite=False)
             sizes = self.view_sizes if reset else self._given_sizes
             views = Views.of(X, observed, view_sizes=sizes, categories=known, seen=seen)
+            if not reset:  # one table is cut by position, whatever views that came later are called
+                views.names = tuple(self.view_names_)
         else:
             if reset and hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_

@@ -103,8 +103,8 @@ def reduce(model: "DeepClusterer", v: int) -> None:
     names = dropped(model.view_names_, v)
     blocks = tuple(block_sizes(model.categories_.get(view, {}), size) for view, size in zip(names, sizes, strict=True))
     count, data = int(model.summary_.counts.sum()), FitData(torch.device("cpu"))
-    streams, told_of = Streams(model.seed_), scaling.n_told
-    job = Job(model.method, settings, likelihoods, sizes, count, streams, data, scaling.marks, blocks, told_of)
+    of_data = (sizes, count, Streams(model.seed_), data, scaling.marks, blocks, scaling.n_told)
+    job = Job(model.method, settings, likelihoods, *of_data)
     fewer = [without_view(job, network, v).to(device_of(network)) for network in networks]
     if hasattr(model, "feature_names_in_"):
         ends = np.cumsum([0, *model._given_sizes])
@@ -142,7 +142,7 @@ def describe(model: "DeepClusterer", views: Views, order: NDArray[np.intp], befo
     found = found.take(place)
     model.labels_, model.probabilities_, model.view_weights_ = found.labels, found.probabilities, found.weights
     model._agreement, model.latent_ = found.agreement, found.latent
-    model.index_ = views.index[place]
+    model.index_, model._usual = views.index[place], None
     agreement = found.agreement if model.n_voters_ > 1 else None
     doubts = doubts_about(model.labels_, model.n_clusters_, model.history_, model.probabilities_, agreement)
     model.warnings_ = [*doubts, *influence.warnings]

@@ -94,7 +94,7 @@ class GrowthMixin:
 
         Scaling, likelihoods, the trust in views and the numbers of the clusters stay. Fitted attributes of samples then
         tell of these samples. Give old and new samples together where you can: of what it no longer sees, a network
-        forgets some. Error bars of imputation have to be calibrated again.
+        forgets some. Error bars of imputation and outliers have to be calibrated again.
 
         Views that were announced (`Views.announce`) and that some sample has now are learned first, as by `add_view`.
 

@@ -52,7 +52,6 @@ class OutliersMixin:
         """
         return np.asarray(np.log(self._oddness(X, observed)[0].p_values))
 
-    @available_if(_can_tell)  # type: ignore[untyped-decorator]
     def outliers(self, X: Any = None, *, observed: Any = None) -> pd.DataFrame:
         """Return how odd each sample is, and why; without `X` of the training samples, each compared with the others.
 
@@ -73,6 +72,7 @@ class OutliersMixin:
             - ``odd_views``: for samples with ``p_value`` up to 0.05, the views that are far or contradict the others
               by themselves at this level, the most striking first; else empty.
         """
+        self._check_tells()
         found, index = self._oddness(X, observed)
         by_view = self._least_by_view(found)
         views = [self._striking(*row) for row in zip(found.p_values, by_view, strict=True)]

@@ -37,7 +37,7 @@ class BSV(TableClusterer):
         Number of clusters.
     view : str or None
         The view that `labels_` and `predict` speak for; None takes the one that k-means explains best.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     n_init : int
         Restarts of k-means.
@@ -125,7 +125,7 @@ class BSV(TableClusterer):
     def _finish(self, views: Views, tables: Mapping[str, Table], back: NDArray[np.intp]) -> None:
         labels = self._assigned(tables)
         self.explained_ = np.array(
-            [_explained(table[seen], mine[seen]) for table, mine, seen in _columns(tables, labels, views.observed)]
+            [_explained(table[seen], own[seen]) for table, own, seen in _columns(tables, labels, views.observed)]
         )
         self.view_ = self.view or views.names[int(self.explained_.argmax())]
         self.labels_by_view_ = labels[back]
@@ -165,7 +165,7 @@ class Concat(TableClusterer):
     ----------
     n_clusters : int
         Number of clusters.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same. Otherwise wide views, or
@@ -238,7 +238,7 @@ class KNNImpute(TableClusterer):
         Number of clusters.
     n_neighbors : int
         How many neighbours fill a hidden row.
-    standardize : bool or {"zscore", "range", "cosine"}, or one per view (sequence or dict)
+    standardize : bool or {"auto", "robust", "zscore", "range", "cosine", "counts"}, or one per view (sequence or dict)
         Scale features by statistics of observed rows, as in `ACOVA`.
     balance : bool
         Divide every view by the root of its width: z-scored views then weigh the same.

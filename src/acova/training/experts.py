@@ -173,15 +173,15 @@ class Donors:
         if v not in self._factors:
             self._factors[v] = self._solved(v)
         rows, coefficients = self._factors[v]
-        mine = [view[rows] for view in self.views]
-        kernel = self._kernel(v, views, observed, mine, self.observed[rows])
+        of_rows = [view[rows] for view in self.views]
+        kernel = self._kernel(v, views, observed, of_rows, self.observed[rows])
         return [kernel @ part for part in coefficients]
 
     def _solved(self, v: int) -> tuple[NDArray[np.intp], list[NDArray[np.float64]]]:
         """Return the donors that have view v and another one, and the coefficients of every regression."""
         rows = np.flatnonzero(self.observed[:, v] & (self.observed.sum(axis=1) > 1))
-        mine, seen = [view[rows] for view in self.views], self.observed[rows]
-        kernel = self._kernel(v, mine, seen, mine, seen)
+        of_rows, seen = [view[rows] for view in self.views], self.observed[rows]
+        kernel = self._kernel(v, of_rows, seen, of_rows, seen)
         level = max(float(np.trace(kernel)) / max(len(rows), 1), float(np.finfo(np.float32).tiny))
         targets = np.hstack([self.views[v][rows] - self.centers[v], self.views[v][rows] - self.decoded.means[v][rows]])
         width = self.views[v].shape[1]

@@ -72,7 +72,7 @@ class Holdout:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOut:
     """Held-out entries of one view, in scaled units less the view's mean.
 
     Attributes
@@ -98,7 +98,7 @@ class Held:
         return np.asarray(weights / np.maximum(weights.sum(axis=0), np.finfo(np.float64).tiny))
 
     @classmethod
-    def joined(cls, parts: Sequence["Held"]) -> "Held":
+    def joined(cls, parts: Sequence["HeldOut"]) -> "HeldOut":
         """Put the entries of all folds together."""
         predicted = np.concatenate([part.predicted for part in parts], axis=1)
         others = (
@@ -107,10 +107,10 @@ class Held:
         )
         return cls(predicted, *others)
 
-    def take(self, rows: NDArray[np.bool_]) -> "Held":
+    def take(self, rows: NDArray[np.bool_]) -> "HeldOut":
         """Return some of the entries."""
         chosen = (getattr(self, name)[rows] for name in ("truth", "variance", "weights", "folds"))
-        return Held(self.predicted[:, rows], *chosen)
+        return HeldOut(self.predicted[:, rows], *chosen)
 
     def stacked(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the experts' predictions, summed with these weights (C,)."""

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from acova.training.holdout import Array, Held
+from acova.training.holdout import Array, HeldOut
 
 LEVELS = np.arange(1, 200) / 200
 """Levels at which quantiles of the errors are kept."""
@@ -44,17 +44,21 @@ class Errors:
     spread: float
 
     @classmethod
-    def learn(cls, held: Held) -> "Errors":
+    def learn(cls, entries: HeldOut) -> "Errors":
         """Weigh the experts and measure the errors of their sum; no fold is measured by what was learned from it."""
-        normalised = np.zeros(held.truth.shape)
-        for fold in np.unique(held.folds):
-            rest, mine = held.take(held.folds != fold), held.take(held.folds == fold)
+        normalised = np.zeros(entries.truth.shape)
+        for fold in np.unique(entries.folds):
+            rest, fresh = entries.take(entries.folds != fold), entries.take(entries.folds == fold)
             weights = stack(rest)
             residual = residual_variance(rest, weights)
-            normalised[held.folds == fold] = (mine.truth - mine.stacked(weights)) / np.sqrt(mine.variance + residual)
-        weights = stack(held)
-        spread = float(np.sqrt((held.shares * np.square(np.nan_to_num(normalised))).sum(axis=0).mean()))
-        return cls(weights, residual_variance(held, weights), conformal_quantiles(normalised, held.weights), spread)
+            normalised[entries.folds == fold] = (fresh.truth - fresh.stacked(weights)) / np.sqrt(
+                fresh.variance + residual
+            )
+        weights = stack(entries)
+        spread = float(np.sqrt((entries.shares * np.square(np.nan_to_num(normalised))).sum(axis=0).mean()))
+        return cls(
+            weights, residual_variance(entries, weights), conformal_quantiles(normalised, entries.weights), spread
+        )
 
     def scale(self, variance: Array) -> NDArray[np.float64]:
         """Return the standard deviation of the errors given the variance of what is decoded, (n, P)."""
@@ -68,26 +72,26 @@ class Errors:
         return found
 
 
-def stack(held: Held) -> NDArray[np.float64]:
+def stack(entries: HeldOut) -> NDArray[np.float64]:
     """Return the weights of the experts, not negative, whose sum has the smallest squared error."""
-    count, known = len(held.predicted), ~np.isnan(held.truth)
-    roots = np.sqrt(held.weights)[:, None] * known
-    flat = (held.predicted * roots).reshape(count, -1).astype(np.float64)
+    count, known = len(entries.predicted), ~np.isnan(entries.truth)
+    roots = np.sqrt(entries.weights)[:, None] * known
+    flat = (entries.predicted * roots).reshape(count, -1).astype(np.float64)
     gram = flat @ flat.T
     gram += 1e-6 * max(float(np.trace(gram)) / count, _TINY) * np.eye(count)
     factor = np.linalg.cholesky(gram)
-    target = np.linalg.solve(factor, flat @ (np.nan_to_num(held.truth) * roots).ravel())
+    target = np.linalg.solve(factor, flat @ (np.nan_to_num(entries.truth) * roots).ravel())
     weights: NDArray[np.float64] = nnls(factor.T, target)[0]
     return weights
 
 
-def residual_variance(held: Held, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def residual_variance(entries: HeldOut, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the variance of every feature's error beyond that of what is decoded, drawn to the view's mean."""
-    shares = held.shares
-    own = (shares * np.square(np.nan_to_num(held.truth - held.stacked(weights)))).sum(axis=0)
-    effective = 1 / np.maximum(np.square(shares).sum(axis=0), 1 / max(len(held.truth), 1))
+    shares = entries.shares
+    own = (shares * np.square(np.nan_to_num(entries.truth - entries.stacked(weights)))).sum(axis=0)
+    effective = 1 / np.maximum(np.square(shares).sum(axis=0), 1 / max(len(entries.truth), 1))
     drawn = (effective * own + _PRIOR_ROWS * own.mean()) / (effective + _PRIOR_ROWS)
-    beyond = np.maximum(drawn - (shares * held.variance).sum(axis=0), np.maximum(0.1 * drawn, _TINY))
+    beyond = np.maximum(drawn - (shares * entries.variance).sum(axis=0), np.maximum(0.1 * drawn, _TINY))
     return np.asarray(beyond)
 
 
@@ -151,20 +155,20 @@ class Check:
     n_entries: int
 
     @classmethod
-    def of(cls, held: Held) -> "Check":
+    def of(cls, entries: HeldOut) -> "Check":
         """Predict the entries of every fold by weights, and cover them by intervals, learned from the other folds."""
-        squares, inside = np.zeros(held.truth.shape), np.zeros((len(NOMINAL), *held.truth.shape))
-        for fold in np.unique(held.folds):
-            mine = held.folds == fold
-            part, errors = held.take(mine), Errors.learn(held.take(~mine))
+        squares, inside = np.zeros(entries.truth.shape), np.zeros((len(NOMINAL), *entries.truth.shape))
+        for fold in np.unique(entries.folds):
+            in_fold = entries.folds == fold
+            part, errors = entries.take(in_fold), Errors.learn(entries.take(~in_fold))
             gap, scale = part.truth - part.stacked(errors.weights), errors.scale(part.variance)
-            squares[mine] = np.square(np.nan_to_num(gap))
+            squares[in_fold] = np.square(np.nan_to_num(gap))
             for number, nominal in enumerate(NOMINAL):
                 low, high = (errors.quantile((1 + sign * nominal) / 2) * scale for sign in (-1, 1))
-                inside[number, mine] = (low <= gap) & (gap <= high)
-        shares = held.shares
-        baseline = (shares * np.square(np.nan_to_num(held.truth))).sum(axis=0)
-        return cls((shares * squares).sum(axis=0), baseline, (shares * inside).sum(axis=1), len(held.truth))
+                inside[number, in_fold] = (low <= gap) & (gap <= high)
+        shares = entries.shares
+        baseline = (shares * np.square(np.nan_to_num(entries.truth))).sum(axis=0)
+        return cls((shares * squares).sum(axis=0), baseline, (shares * inside).sum(axis=1), len(entries.truth))
 
     def of_view(self) -> dict[str, float]:
         """Return the figures of the view as a whole, after scaling."""

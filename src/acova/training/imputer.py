@@ -15,7 +15,7 @@ from acova.functional import Batch
 from acova.training.consensus import Ensemble
 from acova.training.experts import EXPERTS, MAX_DONORS, Decoded, Donors, decode
 from acova.training.extremes import scaled
-from acova.training.holdout import Array, Held, Holdout
+from acova.training.holdout import Array, HeldOut, Holdout
 from acova.training.imputation import LEVELS, NOMINAL, Check, Errors
 from acova.training.inference import CHUNK, device_of
 from acova.training.reading import array_of
@@ -135,7 +135,7 @@ class Imputer:
         center, scale = self.scaling.affine(v)
         return values * scale + center
 
-    def held_out(self, holdout: Holdout, fold: int, views: Views, whole: "Imputer") -> list[Held]:
+    def held_out(self, holdout: Holdout, fold: int, views: Views, whole: "Imputer") -> list[HeldOut]:
         """Predict the entries of a fold, which this imputer's training did not see.
 
         Parameters
@@ -159,27 +159,27 @@ class Imputer:
             if len(rows) > most:
                 chosen = np.arange(most) * len(rows) // most
                 rows, seen = rows[chosen], seen[chosen]
-            mine, known = [view[rows] for view in own], np.isnan(views.arrays[v][rows])
-            decoded = self.decode(mine, seen, told[rows])
-            predicted = donors.predict(v, mine, seen, decoded) + donors.centers[v] + taken_off[v][rows]
+            of_rows, known = [view[rows] for view in own], np.isnan(views.arrays[v][rows])
+            decoded = self.decode(of_rows, seen, told[rows])
+            predicted = donors.predict(v, of_rows, seen, decoded) + donors.centers[v] + taken_off[v][rows]
             variance = whole.decode([view[rows] for view in theirs], seen, theirs_told[rows]).variances[v]
             center, scale = whole.scaling.affine(v)
             entries = np.where(known, np.nan, (views.arrays[v][rows] - center) / scale)
             middle = _center(truth, views.observed[:, v]) + theirs_off[v][rows]
             predicted = (self.in_units(v, predicted) - center) / scale - middle
             weights = holdout.weights(v, seen)
-            found.append(Held(predicted, entries - middle, variance, weights, np.full(len(rows), fold)))
+            found.append(HeldOut(predicted, entries - middle, variance, weights, np.full(len(rows), fold)))
         return found
 
-    def learn(self, views: Views, folds: Sequence[Sequence[Held]]) -> "CheckedImputer":
+    def learn(self, views: Views, folds: Sequence[Sequence[HeldOut]]) -> "CheckedImputer":
         """Return an imputer with what all folds say of the errors."""
-        held = [Held.joined(parts) for parts in zip(*folds, strict=True)]
+        parts_by_view = [HeldOut.joined(parts) for parts in zip(*folds, strict=True)]
         lowest = np.array(
             [0.0 if np.nanmin(views.rows(v)) == 0 else -np.inf for v in range(views.n_views)]  # counts, shares, words
         )
         rows = _spread(len(views))
         arrays, observed = [array[rows] for array in self.scaled(views)], views.observed[rows]
-        errors, checks = [Errors.learn(part) for part in held], [Check.of(part) for part in held]
+        errors, checks = [Errors.learn(part) for part in parts_by_view], [Check.of(part) for part in parts_by_view]
         told = self.scaling.told(views)[rows]
         return CheckedImputer(self, Reference(arrays, observed, errors, checks, lowest, told))
 

@@ -198,14 +198,14 @@ def read_dataset(
     seen: pd.Index | None = None,
 ) -> Dataset:
     """Read a multi-view data set as `read_views` does; its options are checked, `seen` is that of `Views.of`."""
-    held = read_contents(path, reading).cleaned(reading)
-    warn_of(ignored_findings(held.ignored))
-    if any(map(is_sparse, held.parts.values())):
-        views: Views | StoredViews = StoredViews.of(held.parts, held.observed)
+    contents = read_contents(path, reading).cleaned(reading)
+    warn_of(ignored_findings(contents.ignored))
+    if any(map(is_sparse, contents.parts.values())):
+        views: Views | StoredViews = StoredViews.of(contents.parts, contents.observed)
     else:
-        views = Views.of(held.parts, held.observed, categories=categories, seen=seen)
+        views = Views.of(contents.parts, contents.observed, categories=categories, seen=seen)
     name = path.name if path.is_dir() else table_name(path)
-    return Dataset(name, views, _classes(path, held.labels, views), held.matches)
+    return Dataset(name, views, _classes(path, contents.labels, views), contents.matches)
 
 
 def read_contents(path: str | Path, reading: Reading = AS_WRITTEN) -> Contents:
@@ -241,11 +241,11 @@ def _read_arrays(path: Path, reading: Reading) -> Contents:
     elif path.suffix == ".mat":
         contents = Contents(*read_mat(path))
     elif path.suffix == ".npz" or path.suffix in _HDF5:
-        held = read_npz(path) if path.suffix == ".npz" else read_hdf5(path)
-        if any(map(is_sparse, held.values())):
-            contents = Contents(held)
+        arrays_by_name = read_npz(path) if path.suffix == ".npz" else read_hdf5(path)
+        if any(map(is_sparse, arrays_by_name.values())):
+            contents = Contents(arrays_by_name)
         else:
-            return _sorted_out(held, reading)
+            return _sorted_out(arrays_by_name, reading)
     else:
         msg = f"{path}: cannot read {path.suffix or 'a file without ending'!r}; use {_KNOWN}."
         raise DataError(msg)
@@ -323,12 +323,12 @@ def _hidden(part: Any) -> Any:
     return emptied if isinstance(part, pd.DataFrame) else emptied.to_numpy(dtype=np.float64)
 
 
-def _sorted_out(held: dict[str, NDArray[Any]], reading: Reading) -> Contents:
+def _sorted_out(found: dict[str, NDArray[Any]], reading: Reading) -> Contents:
     """Tell views from labels, mask and names of samples by their names and shapes."""
-    labels = next((held.pop(key) for key in LABEL_KEYS if key in held), None)
-    observed, index = held.pop("observed", None), held.pop("index", None)
-    arrays = reading.turned({key: array for key, array in held.items() if array.ndim == 2})
-    left = {key: array.shape for key, array in held.items() if array.ndim > 2}
+    labels = next((found.pop(key) for key in LABEL_KEYS if key in found), None)
+    observed, index = found.pop("observed", None), found.pop("index", None)
+    arrays = reading.turned({key: array for key, array in found.items() if array.ndim == 2})
+    left = {key: array.shape for key, array in found.items() if array.ndim > 2}
     if left:
         msg = f"arrays that are no tables are left out: {left}; a view is 2-D, such as array.reshape(len(array), -1)."
         warnings.warn(msg, DataWarning, stacklevel=2)

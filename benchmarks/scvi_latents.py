@@ -1,7 +1,7 @@
 """Cluster the latent vectors of scvi-tools' TOTALVI, beside the fits of ``likelihoods.py`` and ``covariates.py``.
 
     pip install scvi-tools igraph leidenalg
-    python -P benchmarks/scvi_latents.py pbmc_mosaic_counts.npz --epochs 100 --seeds 0 1
+    python -P benchmarks/scvi_latents.py pbmc_mosaic_counts.npz --epochs 400 --acova
 
 (``-P``: scvi-tools imports a package with the name of ``sparse.py`` here.) The file holds raw counts of genes
 (``view_0``) and surface proteins (``view_1``), ``labels`` and ``batch``. TOTALVI needs the genes of every cell, so it
@@ -116,7 +116,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--acova", action="store_true")
     given = parser.parse_args()

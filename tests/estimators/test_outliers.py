@@ -7,15 +7,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from acova import AgreementGraph
+from acova.base import DataError
 from acova.clustering.graphs import ViewGraph
 from acova.clustering.outliers import OddnessReference, _disagreements, _ranked
 from acova.data import make_observed, make_views
 
 SIZES = {"n_features": 15, "separation": 1.0}
+SIZES_OF_ALL = dict.fromkeys(("a", "b", "c"), SIZES)
 
 
 def drawn(seed, count=300):
-    made = make_views(2 * count, 4, dict.fromkeys(("a", "b", "c"), SIZES), random_state=seed)
+    made = make_views(2 * count, 4, SIZES_OF_ALL, random_state=seed)
     observed = make_observed(2 * count, 3, 0.5, random_state=seed)
     return made.views.hide(observed), made.labels
 
@@ -37,7 +39,7 @@ def test_one_in_twenty_samples_like_those_of_training_is_called_odd():
 
 def test_planted_outliers_are_found_and_their_views_named(model):
     _, labels = drawn(0)
-    whole = make_views(600, 4, dict.fromkeys(("a", "b", "c"), SIZES), random_state=0).views
+    whole = make_views(600, 4, SIZES_OF_ALL, random_state=0).views
     clean = [array[300:500].copy() for array in whole.arrays]
     shifted = [array.copy() for array in clean]
     other = np.array([np.flatnonzero(labels[300:500] != label)[0] for label in labels[300:500]])
@@ -112,3 +114,14 @@ def test_ranks_count_the_sample_itself_once():
 def test_it_needs_a_fit():
     with pytest.raises(NotFittedError):
         AgreementGraph(2).outliers()
+
+
+def test_views_on_disk_are_refused(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("acova.estimators._base._IN_MEMORY", 0)
+    paths = {name: tmp_path / f"{name}.npy" for name in "abc"}
+    for path, array in zip(paths.values(), make_views(40, 4, SIZES_OF_ALL, random_state=0).views.arrays, strict=True):
+        np.save(path, array)
+    with pytest.raises(
+        DataError, match=r"samples are compared .* in memory, but these views stay on disk"
+    ):
+        model.outliers(paths)

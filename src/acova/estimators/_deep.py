@@ -1,6 +1,6 @@
 """Clusterers that train networks: from checked views to runs, and from runs to a result."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from acova.base import OptionError, Streams, TrainingError
@@ -23,9 +22,10 @@ from acova.estimators._explanation import ExplanationMixin
 from acova.estimators._growth import GrowthMixin
 from acova.estimators._imputation import ImputationMixin
 from acova.estimators._labels import KnownLabels, doubts_about_labels, known_labels, refuse_labels
-from acova.estimators._latent import LatentMixin, pieces_of, tables_of_assignments
+from acova.estimators._latent import LatentMixin
 from acova.estimators._notebook import NotebookMixin
 from acova.estimators._outliers import NetworkOutliersMixin, OutliersMixin
+from acova.estimators._prediction import PredictionMixin
 from acova.estimators._refit import RefitMixin
 from acova.estimators._resolution import (
     checked_settings,
@@ -40,7 +40,6 @@ from acova.estimators._tree import TreeMixin
 from acova.estimators._validation import adjustable, blocks_of_categories, check_likelihoods, scaling_kinds
 from acova.estimators.persistence import pack_networks, unpack_networks
 from acova.estimators.selection import doubts_about_number, numbers_for
-from acova.functional import Batch
 from acova.training.checkpoint import Checkpoint, fingerprint
 from acova.training.confidence import tempered
 from acova.training.consensus import Ensemble
@@ -49,12 +48,8 @@ from acova.training.covariate_effects import with_covariates
 from acova.training.extremes import overflow_allowed
 from acova.training.inference import (
     Inferred,
-    batch_between,
-    device_of,
     infer,
-    infer_chunks,
     matched_runs,
-    mean_objective,
     trained_objective,
 )
 from acova.training.influence import Influence, influence_of_views
@@ -102,6 +97,7 @@ class DeepClusterer(
     TreeMixin,
     NetworkOutliersMixin,
     OutliersMixin,
+    PredictionMixin,
     LatentMixin,
     MultiViewClusterer,
 ):
@@ -332,23 +328,6 @@ class DeepClusterer(
         self.view_trust_ = np.ones(n_views) if data.trust is None else data.trust
         self.view_agreement_ = np.ones((n_views, n_views)) if data.agreement is None else data.agreement
 
-    @property
-    def n_voters_(self) -> int:
-        """Number of runs whose assignments are averaged: all of a consensus, else one."""
-        return len(self._ensemble.networks)
-
-    @property
-    def agreement_(self) -> NDArray[np.float32]:
-        """Share of the runs that give each sample its label, (n_samples,); only where several runs vote."""
-        if self.n_voters_ < 2:
-            msg = f"{type(self).__name__} has no agreement_: one run decides. Fit with n_init=10, consensus=True."
-            raise AttributeError(msg)
-        return self._agreement
-
-    @agreement_.setter
-    def agreement_(self, shares: NDArray[np.float32]) -> None:
-        self._agreement = shares
-
     def _adopt_numbered(self, ensemble: Ensemble, prepared: Prepared) -> Inferred:
         """Make trained networks the result, with their clusters in order; return what they say of the training data."""
         found = self._infer_training(ensemble, prepared)
@@ -374,111 +353,6 @@ class DeepClusterer(
         for name, value in ensemble.learned().items():
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim
-
-    # --- using what was learned -----------------------------------------------------------------
-
-    @property
-    def likelihoods_(self) -> dict[str, str]:
-        """The likelihood of each view, by its name."""
-        check_is_fitted(self, "labels_")
-        return dict(zip(self.view_names_, self._likelihoods, strict=True))
-
-    @property
-    def covariates_(self) -> dict[str, tuple[str, ...]]:
-        """The covariates of the fit by name: the levels of words, nothing for numbers."""
-        check_is_fitted(self, "labels_")
-        known = self._scaling.covariates
-        return {} if known is None else {**known.levels, **dict.fromkeys(known.moments, ())}
-
-    def _with_covariates(self, X: Any, observed: Any, covariates: Any, *, reset: bool = False) -> tuple[Any, Any]:
-        """Return the data with their covariates, and the mask that is left to apply."""
-        if covariates is None:
-            return X, observed
-        views = self._views_of(X, observed, reset=reset)
-        if isinstance(views, StoredViews):
-            msg = f"{type(self).__name__}: covariates need views in memory, but these views stay on disk."
-            raise OptionError(msg)
-        return views.with_covariates(covariates), None
-
-    def predict(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.int64]:
-        """Return the most probable cluster of each sample, which needs only one of its views.
-
-        Without `covariates`, a model that was fitted with them takes each sample for the mean of its training samples.
-        """
-        return self._infer(*self._with_covariates(X, observed, covariates)).labels
-
-    def predict_proba(self, X: Any, *, observed: Any = None, covariates: Any = None) -> NDArray[np.float32]:
-        """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
-        return self._infer(*self._with_covariates(X, observed, covariates)).probabilities
-
-    def transform(self, X: Any, *, observed: Any = None, covariates: Any = None) -> Any:
-        """Return the fused latent mean of each sample, array (n_samples, latent_dim).
-
-        After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
-        """
-        views = self._views_to_predict(*self._with_covariates(X, observed, covariates))
-        return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
-
-    def fusion_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
-        """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
-        return self._infer(X, observed).weights
-
-    def score(self, X: Any, y: Any = None, *, observed: Any = None) -> float:
-        """Return the mean evidence lower bound of the samples' observed views, after scaling, in nats per sample.
-
-        The model is the mixture prior and the decoders with the likelihood of each view (`likelihoods_`), each with its
-        constant: Gaussian features have variance 1/2 and Laplace features scale 1 where no spread is learned. Every
-        feature counts once, whatever weight the recipe gave it in training, and the alignment does not count. The
-        posterior is the fused one. Cross-entropies of values between 0 and 1 have no constant, and with them the score
-        is a bound of no density.
-
-        Compare scores on the same samples with the same scaling alone: a sample with more views has a lower one. The
-        expectation over the latent vector is an average over draws (4 for small data) from a stream of the model's own
-        seed, so the value repeats exactly. Of a consensus it is that of the reference run.
-        """
-        views, network = self._views_to_predict(X, observed), self.network_
-
-        def samples(start: int, stop: int) -> Batch:
-            return batch_between(views, self._scaling, start, stop, device_of(network), self._likelihoods)
-
-        streams = Streams(self.seed_).child("score")
-        return mean_objective(network, network.score, samples, views.n_samples, streams)["score"]
-
-    def assignments(self, X: Any = None, *, observed: Any = None, spread: bool = False) -> pd.DataFrame:
-        """Return a table of the result, one row per sample under its index label.
-
-        Columns: ``label``, ``confidence`` (the label's probability), ``agreement`` (of a consensus: the share
-        of runs that give this label), ``p_0`` … ``p_{K-1}``, and ``weight_<view>``. Without `X` it lists
-        the training samples. With `spread`, which needs `X`, the last column ``spread`` says how unsure a sample's
-        latent vector is: the root mean square of the standard deviations that `posterior` gives.
-        """
-        if spread and X is None:
-            msg = (
-                f"{type(self).__name__}.assignments: spread=True needs the samples as X, because a model does not keep "
-                "the data that it was fitted on."
-            )
-            raise OptionError(msg)
-        table = pd.concat(list(self.iter_assignments(X, observed=observed)))
-        if not spread:
-            return table
-        return table.assign(spread=np.sqrt(np.square(self.posterior(X, observed=observed)[1]).mean(axis=1)))
-
-    def iter_assignments(self, X: Any = None, *, observed: Any = None) -> Iterator[pd.DataFrame]:
-        """Yield the table of `assignments` piece by piece, in the memory of a piece: for views on disk."""
-        check_is_fitted(self, "labels_")
-        if X is None:
-            index, per_sample = self.index_, (self.probabilities_, self.view_weights_, self._agreement)
-            parts = pieces_of(*per_sample)
-        else:
-            views = self._views_to_predict(X, observed)
-            inferred = infer_chunks(self._ensemble, self._scaling, views)
-            index, parts = views.index, ((part.probabilities, part.weights, part.agreement) for part in inferred)
-        tables = tables_of_assignments(index, parts, self.view_names_, consensus=self.n_voters_ > 1)
-        yield from map(self._named, tables)
-
-    def _infer(self, X: Any, observed: Any) -> Inferred:
-        views = self._views_to_predict(X, observed)  # which first checks that there is a fit
-        return infer(self._ensemble, self._scaling, views)
 
     # --- saving ---------------------------------------------------------------------------------
 

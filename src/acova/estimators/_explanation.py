@@ -1,6 +1,6 @@
 """Explanations as users call them: why a sample is where it is, what sets clusters apart, and names for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from acova.data import Summary, Views
 from acova.data.profiles import profile_table
 from acova.engine.runtime import computation
 from acova.training.attribution import Attribution, attribute
+from acova.training.consensus import Ensemble
 from acova.training.inference import CHUNK, batch_of, device_of, infer
 
 
@@ -75,6 +76,8 @@ class ExplanationMixin:
     cluster_names_: list[str] | None = None
     _columns: Any
     _scaling: Any
+    _ensemble: Ensemble
+    _views_to_impute: Callable[..., Views]
 
     @computation()
     def explain(self, X: Any, *, observed: Any = None) -> Explanation:
@@ -103,11 +106,11 @@ class ExplanationMixin:
         >>> model.explain(views.take(range(5))).top(3).shape
         (15, 4)
         """
-        views = self._views_to_impute(X, observed, "explain")  # type: ignore[attr-defined]
+        views = self._views_to_impute(X, observed, "explain")
         if self._n_found < 2:
             msg = f"{type(self).__name__}.explain: there is no runner-up; got n_clusters={self._n_found}."
             raise OptionError(msg)
-        ensemble = self._ensemble  # type: ignore[attr-defined]
+        ensemble = self._ensemble
         device = device_of(ensemble.network)
         means = self._scaled_means()
         marks = self._scaling.marks or (False,) * len(means)
@@ -202,7 +205,7 @@ class ExplanationMixin:
 
     def _without_each(self, views: Views) -> pd.DataFrame:
         """Return by how much the probability of each sample's label falls when a view is hidden."""
-        ensemble = self._ensemble  # type: ignore[attr-defined]
+        ensemble = self._ensemble
         whole = infer(ensemble, self._scaling, views)
         falls = np.full(views.observed.shape, np.nan)
         for v in range(views.n_views):

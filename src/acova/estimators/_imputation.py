@@ -1,7 +1,7 @@
 """Imputation as users call it: posterior, draws, filled views, error bars and how they were checked."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from acova.data import StoredViews, Views
 from acova.data.categories import category_column
 from acova.data.filling import Form, frame_of
 from acova.engine.runtime import computation
+from acova.estimators._base import canonical_order
 from acova.training.experts import DECODED, EXPERTS, can_decode, decode_latent, noisy
 from acova.training.holdout import Holdout
 from acova.training.imputation import LEVELS
@@ -35,8 +36,11 @@ class ImputationMixin:
     view_names_: list[str]
     view_sizes_: tuple[int, ...]
     categories_: dict[str, Any]
+    seed_: int
     _columns: Any
     _scaling: Any
+    _likelihoods: tuple[str, ...]
+    _views_to_predict: Callable[..., Views | StoredViews]
     _reference: Reference | None = None
 
     @computation()
@@ -85,11 +89,11 @@ class ImputationMixin:
         latent = means[labels] + np.sqrt(variances[labels]) * numbers.standard_normal((n_samples, means.shape[1]))
         with torch.no_grad():
             place = torch.from_numpy(latent.astype(np.float32)).to(device_of(network))
-            decoded = [part.cpu().double().numpy() for part in decode_latent(network, place, self._kinds)]
+            decoded = [part.cpu().double().numpy() for part in decode_latent(network, place, self._likelihoods)]
         imputer, index, views = self._imputer(), pd.RangeIndex(n_samples), {}
         for v, (name, columns) in enumerate(zip(self.view_names_, self._columns, strict=True)):
             residual = None if self._reference is None else self._reference.errors[v].residual
-            drawn = imputer.in_units(v, noisy(decoded[v], self._kinds[v], residual, numbers))
+            drawn = imputer.in_units(v, noisy(decoded[v], self._likelihoods[v], residual, numbers))
             views[name] = drawn if columns is None else frame_of(drawn, index, columns, self._categories_of(name))
         return views, labels.astype(np.int64)
 
@@ -123,8 +127,8 @@ class ImputationMixin:
         who = f"{type(self).__name__}.calibrate_imputation"
         check_number(who, "n_folds", n_folds, minimum=3, integer=True)
         views = self._views_to_impute(X, observed, "calibrate_imputation")
-        views = views.take(self._order_of(views))
-        streams = Streams(self._seed_of_fit).child("imputation")
+        views = views.take(canonical_order(views.index))
+        streams = Streams(self.seed_).child("imputation")
         holdout = Holdout.draw(views.observed, n_folds, streams.numpy("folds"))
         check_entries(who, views, holdout)
         whole, folds = self._imputer(), []
@@ -245,15 +249,6 @@ class ImputationMixin:
     def _networks(self) -> Any:
         return getattr(self, "_ensemble", None)
 
-    @property
-    def _kinds(self) -> tuple[str, ...]:
-        kinds: tuple[str, ...] = self._likelihoods  # type: ignore[attr-defined]
-        return kinds
-
-    @property
-    def _seed_of_fit(self) -> int:
-        return int(self.seed_)  # type: ignore[attr-defined]
-
     def _categories_of(self, name: str) -> Mapping[str, Sequence[str]]:
         found: Mapping[str, Sequence[str]] = self.categories_.get(name, {})
         return found
@@ -270,7 +265,7 @@ class ImputationMixin:
     def _check_units(self, what: str) -> None:
         """Refuse views whose decoded values cannot be given in the units of the data."""
         self._check_decodes(what)
-        for v, (name, kind) in enumerate(zip(self.view_names_, self._kinds, strict=True)):
+        for v, (name, kind) in enumerate(zip(self.view_names_, self._likelihoods, strict=True)):
             if kind in DECODED:
                 self._scaling.affine(v)  # or raises
             else:
@@ -283,7 +278,7 @@ class ImputationMixin:
     def _views_to_impute(self, X: Any, observed: Any, what: str) -> Views:
         check = self._check_units if what in ("impute", "calibrate_imputation") else self._check_decodes
         check(what)
-        views: Views | StoredViews = self._views_to_predict(X, observed)  # type: ignore[attr-defined]
+        views = self._views_to_predict(X, observed)
         if isinstance(views, StoredViews):
             msg = (
                 f"{type(self).__name__}.{what}: this is computed in memory, but these views stay on disk "
@@ -293,8 +288,8 @@ class ImputationMixin:
         return views
 
     def _imputer(self) -> Imputer:
-        streams = Streams(self._seed_of_fit).child("imputation")
-        return Imputer(self._networks, self._scaling, self._kinds, streams)
+        streams = Streams(self.seed_).child("imputation")
+        return Imputer(self._networks, self._scaling, self._likelihoods, streams)
 
     def _checked_imputer(self) -> CheckedImputer:
         if self._reference is None:
@@ -308,20 +303,16 @@ class ImputationMixin:
     def _take_reference(self, found: CheckedImputer) -> None:
         self._reference, self._imputes = found.reference, found
 
-    def _order_of(self, views: Views) -> NDArray[np.intp]:
-        from acova.estimators._base import canonical_order
-
-        return canonical_order(views.index)
-
     def _refitted(self, views: Views, seed: int) -> Any:
         """Return a model with the same settings, trained once, on other data."""
         changes: dict[str, Any] = {"checkpoint": None, "verbose": False, "view_sizes": None, "n_init": 1}
-        changes["n_clusters"] = self.n_clusters_  # type: ignore[attr-defined]
-        settings = self.get_settings()  # type: ignore[attr-defined]
+        model: Any = self
+        changes["n_clusters"] = model.n_clusters_
+        settings = model.get_settings()
         settings |= {name: value for name, value in changes.items() if name in settings} | {"random_state": seed}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return type(self).from_settings(**settings).fit(views)  # type: ignore[attr-defined]
+            return type(model).from_settings(**settings).fit(views)
 
     def _checked_levels(self, quantiles: Sequence[float]) -> list[float]:
         levels = [float(level) for level in np.atleast_1d(np.asarray(quantiles, dtype=float))]

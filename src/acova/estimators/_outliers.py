@@ -1,6 +1,6 @@
 """Who belongs nowhere: by the neighbour graphs of the training samples, or by what networks expect of samples."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from acova.clustering.outliers import Oddness, OddnessReference, Usual
 from acova.data import Scaling, Views
 from acova.engine.parallel import single_threaded
 from acova.engine.runtime import computation
+from acova.estimators._base import canonical_order
 from acova.training.extremes import scaled
 from acova.training.oddness import misfits
 from acova.training.reading import array_of
@@ -109,25 +110,22 @@ class GraphOutliersMixin:
     _graphs: list[ViewGraph]
     _observed: NDArray[np.bool_]
     _clusters: NDArray[np.int64]
+    _scaling: Scaling
+    _in_memory: Callable[..., Views]
+    _views_to_predict: Callable[..., Any]
     _usual: OddnessReference | None = None
 
     def _oddness(self, X: Any, observed: Any) -> tuple[Oddness, pd.Index]:
-        from acova.estimators._base import canonical_order
-
         check_is_fitted(self, "labels_")
         with single_threaded():
             if self._usual is None:
-                self._usual = OddnessReference.of(
-                    self._graphs,
-                    self._observed,
-                    self._clusters,
-                    self.n_clusters_,  # type: ignore[attr-defined]
-                )
+                count: int = self.n_clusters_  # type: ignore[attr-defined]
+                self._usual = OddnessReference.of(self._graphs, self._observed, self._clusters, count)
             if X is None:
                 back = np.argsort(canonical_order(self.index_))
                 return self._usual.training().take(back), self.index_
-            views = self._views_to_predict(X, observed)  # type: ignore[attr-defined]
-            return self._usual.samples(scaled(views, self._scaling), views.observed), views.index  # type: ignore[attr-defined]
+            views = self._in_memory(self._views_to_predict(X, observed), "samples are compared with each other")
+            return self._usual.samples(scaled(views, self._scaling), views.observed), views.index
 
 
 class NetworkOutliersMixin:
@@ -136,6 +134,9 @@ class NetworkOutliersMixin:
     index_: pd.Index
     view_names_: list[str]
     network_: Any
+    seed_: int
+    _refitted: Callable[..., Any]
+    _views_to_impute: Callable[..., Views]
     _likelihoods: tuple[str, ...]
     _scaling: Scaling
     _usual: Usual | None = None
@@ -167,18 +168,18 @@ class NetworkOutliersMixin:
         """
         who = f"{type(self).__name__}.calibrate_outliers"
         check_number(who, "n_folds", n_folds, minimum=2, integer=True)
-        views: Views = self._views_to_impute(X, observed, "calibrate_outliers")  # type: ignore[attr-defined]
+        views = self._views_to_impute(X, observed, "calibrate_outliers")
         if not views.index.equals(self.index_):
             msg = f"{who}: X must be the training samples, in the same order; give what the model was fitted on."
             raise DataError(msg)
-        order = self._order_of(views)  # type: ignore[attr-defined]
-        streams = Streams(int(self.seed_)).child("outliers")  # type: ignore[attr-defined]
+        order = canonical_order(views.index)
+        streams = Streams(self.seed_).child("outliers")
         fold = np.empty(len(views), dtype=np.int64)
         fold[order] = streams.numpy("folds").permutation(len(views)) % n_folds
         parts: list[tuple[NDArray[np.float64], ...]] = []
         for number in range(n_folds):
             rest, seed = views.take(np.flatnonzero(fold != number)), streams.integer("fit", number) % _SEEDS
-            model = self._refitted(rest, seed)  # type: ignore[attr-defined]
+            model = self._refitted(rest, seed)
             parts.append(model._misfits(views.take(np.flatnonzero(fold == number))))
         back = np.argsort(np.concatenate([np.flatnonzero(fold == number) for number in range(n_folds)]))
         self._usual = Usual(*(np.concatenate(pieces)[back] for pieces in zip(*parts, strict=True)))
@@ -201,7 +202,7 @@ class NetworkOutliersMixin:
         usual: Any = self._usual
         if X is None:
             return usual.training(), self.index_
-        views = self._views_to_impute(X, observed, "outliers")  # type: ignore[attr-defined]
+        views = self._views_to_impute(X, observed, "outliers")
         return usual.compared(*self._misfits(views)), views.index
 
     def _packed_usual(self) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """A fit in which clusters cannot follow who lacks which view."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ class RefitMixin:
     seed_: int
     summary_: Summary
     view_shift_: NDArray[np.float64] | None
+    _views_to_predict: Callable[..., Views | StoredViews]
 
     def refit_without_missingness(self, X: Any, *, observed: Any = None, how: str = "samples") -> Self:
         """Return a new model with the same settings that is kept from following who lacks which view.
@@ -48,15 +50,17 @@ class RefitMixin:
         check_is_fitted(self, "labels_")
         who = f"{type(self).__name__}.refit_without_missingness"
         check_choice(who, "how", how, WAYS)
-        views = self._views_to_predict(X, observed)  # type: ignore[attr-defined]
+        views = self._views_to_predict(X, observed)
         if isinstance(views, StoredViews):
             msg = f"{who}: this is computed in memory, but these views stay on disk; take a part of the samples."
             raise DataError(msg)
         changed = self._without_lacking(who, views) if how == "samples" else _with_lack_as_covariates(who, views)
-        settings = {**self.get_settings(), "n_clusters": self.n_clusters_, "view_sizes": None}  # type: ignore[attr-defined]
+        model: Any = self
+        settings = {**model.get_settings(), "n_clusters": model.n_clusters_, "view_sizes": None}
         if "checkpoint" in settings:
             settings["checkpoint"] = None
-        return type(self).from_settings(**settings).fit(changed)  # type: ignore[attr-defined, no-any-return]
+        again: Self = type(model).from_settings(**settings).fit(changed)
+        return again
 
     def _without_lacking(self, who: str, views: Views) -> Views:
         """Return the samples that have every view whose lack the clusters mirror."""
@@ -68,7 +72,8 @@ class RefitMixin:
             )
             raise DataError(msg)
         keep = views.observed[:, [self.view_names_.index(name) for name in mirrored]].all(axis=1)
-        if keep.sum() < self.n_clusters_:  # type: ignore[attr-defined]
+        model: Any = self
+        if keep.sum() < model.n_clusters_:
             msg = f"{who}: only {int(keep.sum())} samples have {', '.join(mirrored)}; too few to find clusters in."
             raise DataError(msg)
         return views.take(np.flatnonzero(keep))

@@ -121,7 +121,5 @@ def test_views_on_disk_are_refused(model, tmp_path, monkeypatch):
     paths = {name: tmp_path / f"{name}.npy" for name in "abc"}
     for path, array in zip(paths.values(), make_views(40, 4, SIZES_OF_ALL, random_state=0).views.arrays, strict=True):
         np.save(path, array)
-    with pytest.raises(
-        DataError, match=r"samples are compared .* in memory, but these views stay on disk"
-    ):
+    with pytest.raises(DataError, match=r"samples are compared .* in memory, but these views stay on disk"):
         model.outliers(paths)

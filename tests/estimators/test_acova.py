@@ -408,7 +408,7 @@ BAD_OPTIONS = [
     ({"hidden": 500}, "hidden must be 'auto' or widths of layers"),
     ({"hidden": (500, 0)}, "hidden must be an integer at least 1"),
     ({"missing": "marginl"}, "Did you mean 'marginal'"),
-    ({"correlation": "learnt"}, "correlation must be 'learned', 'identity' or a number or a matrix"),
+    ({"correlation": "learnt"}, "correlation must be 'learned', 'low_rank', 'identity' or a number or a matrix"),
     ({"correlation": 1.0}, r"lies between -1/2 and 1 \(both excluded\)"),
     ({"correlation": -0.6}, "is no correlation matrix"),
     ({"correlation": np.ones((3, 3))}, "symmetric positive definite"),

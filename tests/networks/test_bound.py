@@ -32,7 +32,7 @@ class Linear(MultiViewVAE):
         mean = torch.stack([first + self.error, second], dim=1)
         return mean, precision.rsqrt().view(2, 1).expand_as(mean)
 
-    def decode(self, latents, wanted):
+    def decode(self, latents, wanted, covariates=None):
         return [w * latent + b for w, b, latent in zip(SLOPES, SHIFTS, latents, strict=True)]
 
 

@@ -354,6 +354,16 @@ class DeepClusterer(
             setattr(self, f"{name}_", value)
         self._n_features_out = self.network_.latent_dim
 
+    # --- using what was learned -----------------------------------------------------------------
+
+    def transform(self, X: Any, *, observed: Any = None, covariates: Any = None) -> Any:
+        """Return the fused latent mean of each sample, array (n_samples, latent_dim).
+
+        After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
+        """
+        views = self._views_to_predict(*self._with_covariates(X, observed, covariates))
+        return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
+
     # --- saving ---------------------------------------------------------------------------------
 
     _per_sample = ("labels_", "probabilities_", "view_weights_", "agreement_", "latent_")

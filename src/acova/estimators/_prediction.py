@@ -86,14 +86,6 @@ class PredictionMixin:
         """Return the probability of each cluster, (n_samples, n_clusters), at the posterior mean."""
         return self._infer(*self._with_covariates(X, observed, covariates)).probabilities
 
-    def transform(self, X: Any, *, observed: Any = None, covariates: Any = None) -> Any:
-        """Return the fused latent mean of each sample, array (n_samples, latent_dim).
-
-        After ``set_output(transform="pandas")`` it is a DataFrame under the samples' names.
-        """
-        views = self._views_to_predict(*self._with_covariates(X, observed, covariates))
-        return self._in_container(infer(self._ensemble, self._scaling, views).latent, views.index)
-
     def fusion_weights(self, X: Any, *, observed: Any = None) -> NDArray[np.float32]:
         """Return how much each view counted for each sample, (n_samples, V); see `view_weights_`."""
         return self._infer(X, observed).weights

@@ -367,13 +367,13 @@ class MultiViewVAE(ClusteringNetwork):
         values, empty = self._cells(batch.views)
         targets = batch.targets or values
         covariates = self.covariates_in(batch.views)
-        latents = list(self._told([latent], covariates)) * len(targets)
+        latents = [latent] * len(targets)
         # Cut into views, their gradients would have to be put together again.
         whole = kernels.usable(latent)
         if whole:
-            outputs = self.decoders.whole(latents, together=True)
+            outputs = self.decoders.whole(list(self._told([latent], covariates)) * len(targets), together=True)
         else:
-            outputs = decode_wanted(self.decoders, latents, shares > 0, mapped=self.mapped)
+            outputs = self.decode(latents, shares > 0, covariates)
         if self._have_kernels:
             return total_reconstruction(targets, outputs, shares, self.likelihoods, empty)
         of_views = zip(self.view_likelihoods, targets, outputs, self.targets(batch, shares > 0)[1], strict=True)

@@ -136,3 +136,20 @@ def nasty():
         for name, a in zip(NASTY, views.arrays, strict=True)
     }
     return ACOVA.from_settings(3, **SMALL).fit(frames)
+
+
+@pytest.fixture
+def acova(monkeypatch, capsys):
+    """Run the command in this process; return exit code, standard output and standard error."""
+    from acova.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return code, *capsys.readouterr()
+
+    return run

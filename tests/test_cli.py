@@ -11,7 +11,6 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from acova import ACOVA, Concat, select_n_clusters
-from acova.cli import main
 from acova.cli.arguments import method_names
 from acova.data import make_observed
 from acova.estimators import list_methods, load_method
@@ -25,22 +24,6 @@ SMALL = [
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*blanks are part of a name:acova.base.errors.DataWarning")
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    """Run the command in this process; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -1,34 +1,16 @@
 """Covariates on the command line: from a table to fit, predict, inspect, the run's config and the report."""
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from acova import ACOVA
-from acova.cli import main
 
 N = 60
 FIT = ("--method", "ACOVA", "--clusters", 2, "--hidden", "8", "--latent-dim", 2, "--n-init", 1, "--epochs", 1)
 FAST = (*FIT, "--pretrain-epochs", 1, "--warmup-epochs", 1, "--no-consensus", "--quiet")
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    """Run the command in this process; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

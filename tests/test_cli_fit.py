@@ -14,7 +14,6 @@ from acova import ACOVA
 from acova.base import FileError
 from acova.base.files import sealed_json
 from acova.base.locks import folder_lock
-from acova.cli import main
 from acova.metrics import clustering_scores
 from conftest import SMALL, make_toy
 from kills import start_fit
@@ -24,22 +23,6 @@ for name, value in SMALL.items():
     if name != "random_state":
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         OPTIONS += [f"--{name.replace('_', '-')}", text]
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    """Run the command in this process; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

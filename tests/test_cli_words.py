@@ -2,13 +2,11 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from acova.cli import main
 from acova.cli.arguments import share
 from acova.cli.bench import percentage
 from acova.cli.messages import as_options
@@ -17,22 +15,6 @@ from acova.data import inspect_data
 from conftest import make_toy
 
 FIT = ("--method", "Concat", "--clusters", 3, "--quiet")
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    """Run the command in this process; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 def test_help_lists_the_everyday_commands_first(acova):

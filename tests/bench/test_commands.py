@@ -7,24 +7,7 @@ import pandas as pd
 import pytest
 
 from acova.bench import BenchSpec, Store, paper_names
-from acova.cli import main
 from conftest import make_toy
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    """Run the command in this process; return exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from acova.bench.figures import FIGURES, write_figures
 from acova.bench.rows import row_line
 from acova.bench.score_tables import show_tables, write_tables
 from acova.bench.spec import FIGURES as FIGURE_NAMES
-from acova.cli import main
 from acova.cli.bench import spread
 from acova.console import csv_safe
 from conftest import make_toy
@@ -339,20 +338,6 @@ def test_a_damaged_store_of_the_folder_is_named_and_gives_no_rows(tmp_path):
 
 
 # --- the command line ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def acova(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["acova", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 SPY = """
